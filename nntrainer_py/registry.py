@@ -1,0 +1,175 @@
+"""Which class stands behind which keyword.
+
+The tables are explicit and sorted: keyword -> ``"module:Class"``, imported on first use. One keyword is one file, and a
+test holds folders and tables together. The decorators at the end are for users' plugins only; a plugin cannot take a
+keyword that exists. Keywords are compared without case.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from nntrainer_py.errors import UsageError, did_you_mean, quoted
+
+C = TypeVar("C", bound=type)
+
+
+class Registry:
+    """The keywords of one kind of thing (``what``, as messages call it).
+
+    ``aliases`` maps other spellings to keywords. ``known`` are NNTrainer's keywords of this kind, so that one which is
+    not in the table is reported as missing here rather than as a typing error.
+    """
+
+    def __init__(
+        self, what: str, table: Mapping[str, str], aliases: Mapping[str, str] | None = None, known: tuple[str, ...] = ()
+    ) -> None:
+        self.what = what
+        self._table: dict[str, str] = dict(table)
+        self._aliases = dict(aliases or {})
+        self._known = frozenset(known)
+        self._loaded: dict[str, type[Any]] = {}
+
+    def words(self) -> list[str]:
+        """Every keyword, sorted, plugins included, aliases not."""
+        return sorted({*self._table, *self._loaded})
+
+    def aliases(self) -> dict[str, str]:
+        """Other accepted spellings and the keyword that each stands for, as far as the keyword exists."""
+        return {alias: word for alias, word in self._aliases.items() if self._has(word)}
+
+    def target(self, word: str) -> str | None:
+        """The ``"module:Class"`` row of a keyword; None for a plugin's keyword or an unknown one."""
+        return self._table.get(self.canonical(word))
+
+    def canonical(self, word: str) -> str:
+        """The keyword behind a spelling: lower case, aliases resolved; an unknown word only lower-cased."""
+        lowered = word.strip().lower()
+        return lowered if self._has(lowered) else self._aliases.get(lowered, lowered)
+
+    def __contains__(self, word: str) -> bool:
+        return self._has(self.canonical(word))
+
+    def _has(self, keyword: str) -> bool:
+        return keyword in self._table or keyword in self._loaded
+
+    def load(self, word: str) -> type[Any]:
+        """The class of a keyword; `UsageError` with the nearest known word for an unknown one."""
+        return lookup(word, self)
+
+    def _load(self, keyword: str) -> type[Any]:
+        if keyword not in self._loaded:
+            module, _, name = self._table[keyword].partition(":")
+            self._loaded[keyword] = getattr(importlib.import_module(module), name)
+        return self._loaded[keyword]
+
+    def register(self, word: str, cls: type[Any]) -> None:
+        """Add a user's class under a new keyword; `UsageError` when the keyword is taken by another class."""
+        keyword = word.strip().lower()
+        if not keyword or not keyword.isprintable() or any(c.isspace() for c in keyword):
+            raise UsageError(f"a {self.what} needs a keyword without blanks, got {quoted(word)}")
+        if keyword in self and not _same(self._loaded.get(keyword), cls):
+            raise UsageError(f"the {self.what} {quoted(keyword)} exists already; choose another keyword")
+        self._loaded[keyword] = cls
+
+    def unregister(self, word: str) -> None:
+        """Take a user's class out again; a built-in keyword stays."""
+        keyword = word.strip().lower()
+        if keyword not in self._table:
+            self._loaded.pop(keyword, None)
+
+    def lacks(self, word: str) -> bool:
+        """Whether NNTrainer has this keyword and this package does not."""
+        keyword = self.canonical(word)
+        return keyword in self._known and not self._has(keyword)
+
+
+def lookup(word: str, *registries: Registry) -> type[Any]:
+    """The class of a keyword in the first registry that has it; `UsageError` with the nearest word of all otherwise."""
+    for registry in registries:
+        if word in registry:
+            return registry._load(registry.canonical(word))
+    what = " or ".join(registry.what for registry in registries)
+    for registry in registries:
+        if registry.lacks(word):
+            raise UsageError(f"NNTrainer's {registry.what} {quoted(word)} is not supported by this version")
+    spellings = [spelling for r in registries for spelling in (*r.words(), *r.aliases())]
+    raise UsageError(f"unknown {what} {quoted(word)}{did_you_mean(word, spellings)}")
+
+
+def _same(first: type[Any] | None, second: type[Any]) -> bool:
+    # a plugin file that is loaded twice defines its class twice
+    return first is not None and (first.__module__, first.__qualname__) == (second.__module__, second.__qualname__)
+
+
+_KNOWN_LAYERS = (
+    "activation", "add", "addition", "attention", "backbone_nnstreamer", "backbone_tflite", "batch_normalization",
+    "cast", "centroid_knn", "channel_shuffle", "concat", "conv1d", "conv2d", "conv2dtranspose", "cos",
+    "depthwiseconv2d", "divide", "dropout", "embedding", "flatten", "fully_connected", "gather", "gru", "grucell",
+    "identity", "input", "layer_normalization", "lstm", "lstmcell", "matmul", "mol_attention", "multi_head_attention",
+    "multiout", "multiply", "negative", "output", "permute", "pooling2d", "positional_encoding", "pow",
+    "preprocess_flip", "preprocess_l2norm", "preprocess_translate", "reduce_mean", "reduce_sum", "reshape", "rmsnorm",
+    "rnn", "rnncell", "sin", "slice", "split", "sqrt", "subtract", "swiglu", "tan", "tensor", "tie_word_embedding",
+    "time_dist", "transpose", "upsample2d", "weight", "zoneout_lstmcell",
+)  # fmt: skip
+
+LAYERS = Registry(
+    "layer",
+    {},
+    aliases={
+        "conv2d_transpose": "conv2dtranspose",
+        "cosine": "cos",
+        "depthwise_conv2d": "depthwiseconv2d",
+        "fullyconnected": "fully_connected",
+        "fullyconnectedlayer": "fully_connected",
+        "fully_connected_layer": "fully_connected",
+        "gru_cell": "grucell",
+        "lstm_cell": "lstmcell",
+        "mha": "multi_head_attention",
+        "neg": "negative",
+        "rms_norm": "rmsnorm",
+        "rnn_cell": "rnncell",
+        "sine": "sin",
+        "tangent": "tan",
+        "time_distributed": "time_dist",
+        "zoneoutlstmcell": "zoneout_lstmcell",
+    },
+    known=_KNOWN_LAYERS,
+)
+
+LOSSES = Registry(
+    "loss",
+    {},
+    known=("constant_derivative", "cross", "cross_sigmoid", "cross_softmax", "kld", "mse"),
+)
+
+OPTIMIZERS = Registry(
+    "optimizer",
+    {},
+    known=("adam", "adamw", "sgd"),
+)
+
+SCHEDULERS = Registry(
+    "learning rate schedule",
+    {},
+    known=("constant", "cosine", "exponential", "linear", "step"),
+)
+
+
+def _registrar(registry: Registry) -> Callable[[str], Callable[[C], C]]:
+    def register(word: str) -> Callable[[C], C]:
+        def decorate(cls: C) -> C:
+            registry.register(word, cls)
+            return cls
+
+        return decorate
+
+    return register
+
+
+register_layer = _registrar(LAYERS)
+register_loss = _registrar(LOSSES)
+register_optimizer = _registrar(OPTIMIZERS)
+register_scheduler = _registrar(SCHEDULERS)
