@@ -1,0 +1,30 @@
+"""Which file declares which operation kind; a file is loaded when one of its kinds is first asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from nntrainer_py.tensor.operations.record import KINDS, OperationKind
+
+#: file of this folder -> the kinds that it declares
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "elementwise": ("activation", "activation_derivative", "add_n", "zeros", "copy", "copy_strided"),
+    "reduction": ("bias_gradient",),
+    "matmul": ("matmul",),
+    "convolution": ("conv2d", "conv2d_derivative", "conv2d_gradient"),
+    "loss": ("cross_softmax", "cross_softmax_derivative", "l2_loss"),
+    "update": ("sgd", "adam", "adamw", "global_norm", "clip_scale"),
+    "opaque": ("opaque",),
+}
+_FILES = {kind: file for file, kinds in FAMILIES.items() for kind in kinds}
+
+
+def kind(name: str) -> OperationKind:
+    """The operation kind of this name. Raises KeyError for a name that no file declares."""
+    found = KINDS.get(name)
+    if found is None:
+        if name not in _FILES:
+            raise KeyError(f"no operation kind {name!r}; add it to FAMILIES in {__name__}")
+        import_module(f"nntrainer_py.tensor.operations.{_FILES[name]}")
+        found = KINDS[name]
+    return found
