@@ -1,0 +1,66 @@
+"""The examples do what their README says: the data is what its script makes, and the network learns it, offline."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+DIGITS = EXAMPLES / "digits"
+_TRAIN = "import sys; from nntrainer_py.cli.train import main; sys.exit(main())"
+
+
+def _train(ini: Path, out: Path, *options: str) -> list[dict[str, str]]:
+    """Run nntrainer-train in a process of its own and return the rows of its history.csv."""
+    command = [sys.executable, "-c", _TRAIN, str(ini), "--out", str(out), *options]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    with (out / "history.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_digits_data_is_what_its_script_makes(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="needs the extra sklearn")
+    spec = importlib.util.spec_from_file_location("make_data", DIGITS / "make_data.py")
+    assert spec is not None
+    assert spec.loader is not None
+    make_data = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_data)
+    make_data.main(tmp_path)
+    for name in ("digits_train.dat", "digits_test.dat"):
+        assert (tmp_path / name).read_bytes() == (DIGITS / name).read_bytes()
+
+
+def test_digits_split_is_stratified_and_disjoint() -> None:
+    train, test = (np.fromfile(DIGITS / f"digits_{part}.dat", "<f4").reshape(-1, 74) for part in ("train", "test"))
+    assert (len(train), len(test)) == (1347, 450)
+    for part in (train, test):
+        assert part[:, :64].min() == 0.0
+        assert part[:, :64].max() == 1.0
+        np.testing.assert_array_equal(np.sort(part[:, 64:], axis=1)[:, -2:], np.tile([0.0, 1.0], (len(part), 1)))
+    counts = train[:, 64:].sum(axis=0), test[:, 64:].sum(axis=0)
+    np.testing.assert_allclose(counts[0] / 1347, counts[1] / 450, atol=2e-3)
+    assert not {row.tobytes() for row in train} & {row.tobytes() for row in test}
+
+
+@pytest.mark.usefixtures("no_sockets")
+def test_digits_learns(tmp_path: Path) -> None:
+    rows = _train(DIGITS / "model.ini", tmp_path / "run")
+    assert [int(row["epoch"]) for row in rows] == list(range(1, 21))
+    assert float(rows[-1]["valid_accuracy"]) >= 0.98
+    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
+
+
+@pytest.mark.slow
+def test_digits_learns_with_five_seeds(tmp_path: Path) -> None:
+    seeds = [_train(DIGITS / "model.ini", tmp_path / f"seed{seed}", "--seed", str(seed)) for seed in range(5)]
+    accuracies = [float(rows[-1]["valid_accuracy"]) for rows in seeds]
+    assert len(set(map(str, seeds))) == 5, "the seeds made no difference"
+    assert np.mean(accuracies) >= 0.985, accuracies
+    assert min(accuracies) >= 0.98, accuracies
