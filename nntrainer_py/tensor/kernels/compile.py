@@ -1,0 +1,249 @@
+"""The one place that compiles: ``kernel`` turns a Python function over arrays into machine code, lazily and cached.
+
+Numba alone watches only the file of the function it caches, so an edited helper in another file would leave old machine
+code in use.  Here the name of the cache folder holds a hash of every kernel file, the package, Numba and LLVM versions and
+the CPU, so anything that could change the code changes the folder.  Compiled code is looked for in every known folder and
+written to the first one that can be written:
+
+1. ``NNTRAINER_CACHE_DIR`` if it is set,
+2. ``__pycache__`` beside the kernels (a package installed for its own user, or an image warmed while it was built),
+3. the user's cache folder (``XDG_CACHE_HOME`` or ``~/.cache``),
+4. a folder private to the user in the system's temporary folder.
+
+Nothing is set for the process as a whole: a program's own use of Numba keeps its own settings.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import llvmlite
+import llvmlite.binding
+import numba
+from numba.core import caching
+
+from nntrainer_py.version import __version__
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# NaN and infinity must travel through every kernel, so "nnan" and "ninf" are left out.
+_FASTMATH = {"contract", "nsz", "arcp", "reassoc"}
+
+KERNELS: dict[str, Kernel[..., Any]] = {}
+"""Every kernel of the modules imported so far, by ``module.name``."""
+
+
+@functools.cache
+def cpu() -> tuple[str, str]:
+    """Name and feature list of the processor that code is generated for."""
+    name = numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
+    features = numba.config.CPU_FEATURES
+    if features is None:
+        try:
+            features = llvmlite.binding.get_host_cpu_features().flatten()
+        except RuntimeError:  # LLVM knows no feature detection for this processor
+            features = ""
+    return str(name), str(features)
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Hash of everything that decides what machine code a kernel becomes."""
+    digest = hashlib.sha256()
+    here = Path(__file__).resolve().parent
+    for path in sorted(here.rglob("*.py")):
+        digest.update(path.relative_to(here).as_posix().encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    llvm = ".".join(map(str, llvmlite.binding.llvm_version_info))
+    parts = (__version__, numba.__version__, llvmlite.__version__, llvm, sys.version, llvmlite.binding.get_process_triple(), *cpu())
+    digest.update("\0".join(parts).encode())
+    return digest.hexdigest()[:20]
+
+
+def _user_folder() -> Path | None:
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base and os.path.isabs(base):
+        return Path(base) / "nntrainer_py"
+    try:
+        return Path.home() / ".cache" / "nntrainer_py"
+    except RuntimeError:  # no HOME and no entry in the user database
+        return None
+
+
+def _private_temporary() -> Path | None:
+    """A folder only this user can have written to, or None where that cannot be had."""
+    if not hasattr(os, "getuid"):
+        return Path(tempfile.gettempdir()) / "nntrainer_py"
+    path = Path(tempfile.gettempdir()) / f"nntrainer_py-{os.getuid()}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError:
+        return None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        return None  # somebody else prepared it: its contents would be run as ours
+    return path
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+def _candidates() -> list[Path]:
+    chosen = os.environ.get("NNTRAINER_CACHE_DIR")
+    found = [Path(chosen).expanduser()] if chosen else []
+    found.append(Path(__file__).resolve().parent / "__pycache__")
+    for folder in (_user_folder(), _private_temporary()):
+        if folder is not None:
+            found.append(folder)
+    return found
+
+
+@functools.cache
+def cache_folders() -> tuple[tuple[Path, ...], Path | None]:
+    """Folders that compiled kernels are read from, and the one they are written to (None: nowhere)."""
+    candidates = [base / f"kernels-{fingerprint()}" for base in _candidates()]
+    target = next((folder for folder in candidates if _writable(folder)), None)
+    chosen = os.environ.get("NNTRAINER_CACHE_DIR")
+    if chosen and target != candidates[0] and not candidates[0].is_dir():
+        warnings.warn(f"NNTRAINER_CACHE_DIR: cannot write to '{chosen}', compiled kernels go to '{target}'", stacklevel=2)
+    return tuple(folder for folder in candidates if folder.is_dir()), target
+
+
+class _Files:
+    """Index and data files of one kernel over several folders; has the interface of Numba's IndexDataCacheFile."""
+
+    def __init__(self, base: str, stamp: str) -> None:
+        self._base, self._stamp = base, stamp
+
+    def _file(self, folder: Path) -> Any:
+        return caching.IndexDataCacheFile(str(folder), self._base, self._stamp)
+
+    def load(self, key: Any) -> Any:
+        for folder in cache_folders()[0]:
+            try:
+                found = self._file(folder).load(key)
+            except Exception:  # a truncated or foreign file is no reason to stop: compile again
+                continue
+            if found is not None:
+                return found
+        return None
+
+    def save(self, key: Any, data: Any) -> None:
+        folder = cache_folders()[1]
+        if folder is None:
+            return
+        try:
+            self._file(folder).save(key, data)
+        except OSError as error:  # a full disk must not stop a training run
+            warnings.warn(f"cannot keep a compiled kernel in '{folder}': {error}", stacklevel=2)
+
+    def flush(self) -> None:
+        folder = cache_folders()[1]
+        if folder is not None:
+            self._file(folder).flush()
+
+
+class _Locator(caching._CacheLocator):  # type: ignore[misc]
+    """Tells Numba's cache what it asks for; the folders themselves are chosen by ``_Files``."""
+
+    def __init__(self, body: Any, path: str) -> None:
+        self._py_file = path
+        self._line = body.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        return cls(py_func, py_file)
+
+    def ensure_cache_path(self) -> None:
+        return
+
+    def get_cache_path(self) -> str:
+        return ""
+
+    def get_source_stamp(self) -> str:
+        return fingerprint()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
+class _CacheImplementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = [_Locator]
+
+
+class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
+    _impl_class = _CacheImplementation
+
+    def __init__(self, body: Any, options: str) -> None:
+        super().__init__(body)
+        # Numba's key knows nothing of the options; the file name must, or two variants would load each other's code.
+        base = f"{body.__module__.rpartition('.')[2]}.{self._impl.filename_base}-{options}"
+        self._cache_file = _Files(base, fingerprint())
+
+
+class Kernel(Generic[P, R]):
+    """A compiled function: call it, hand ``function`` to a replay loop, or call it from another kernel.
+
+    Attributes:
+        name, module: where it is defined.
+        function: Numba's dispatcher; calling it costs nothing more than calling the machine code.
+        parallel: whether it forks threads itself.
+    """
+
+    def __init__(self, body: Callable[P, R], parallel: bool) -> None:
+        self.name = body.__name__
+        self.module = body.__module__
+        self.parallel = parallel
+        self.__doc__ = body.__doc__
+        self.function: Any = numba.njit(
+            nogil=True, fastmath=_FASTMATH, error_model="numpy", boundscheck=False, parallel=parallel
+        )(body)
+        self.function._cache = _KernelCache(body, "parallel" if parallel else "serial")
+        self._numba_type_ = self.function._numba_type_  # lets other kernels call this object
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+    @property
+    def signatures(self) -> list[Any]:
+        """Argument types compiled or loaded so far."""
+        return list(self.function.signatures)
+
+    def compile(self, signature: Any) -> None:
+        """Compile (or load from the cache) for argument types, without calling."""
+        self.function.compile(signature)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.module}.{self.name}>"
+
+
+def kernel(*, parallel: bool = False) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+    """Decorator for module-level functions: arrays in, arrays filled, no allocation, no objects.
+
+    ``parallel`` is for thin wrappers only: a loop ``for part in prange(parts)`` around one call of a serial kernel.
+    """
+
+    def wrap(body: Callable[P, R]) -> Kernel[P, R]:
+        if body.__closure__ is not None or "<locals>" in body.__qualname__:
+            raise TypeError(f"{body.__qualname__}: a kernel is a module-level function (variants would share a cache entry)")
+        made = Kernel(body, parallel)
+        KERNELS[f"{made.module}.{made.name}"] = made
+        return made
+
+    return wrap
