@@ -221,7 +221,7 @@ class Lowering:
                     labels = [self.emitter.value(f"{node.name}:label", row.outputs[0].shape, Role.LABEL)]
                     self.labels.extend(labels)
             context = LayerEmitter(
-                self.emitter, node.layer, values, training=self.training, labels=labels, seed=self.seed
+                self.emitter, node.layer, values, training=self.training, labels=labels, seed=self.seed, output_dims=row.outputs
             )
             node.layer.weights = row.weights
             self.contexts.append(context)

@@ -46,12 +46,14 @@ class Layer(Configurable):
     supports_derivative: ClassVar[bool] = True
     #: a user's layer that gives the same outputs when run again may be recomputed to save memory
     pure: ClassVar[bool] = False
+    #: a user's layer whose backward methods do not look at the outputs saves their memory by saying so
+    reads_outputs: ClassVar[bool] = True
 
     input_layers = connections(doc="Layers whose outputs this one reads: `a, b(1)`.")
     input_shape = shapes(doc="Shape c:h:w of a model input; one per input.")
     trainable = boolean(True, doc="Whether the weights are updated.")
     flatten = boolean(False, doc="Insert a flatten layer after this one.")
-    activation = enum(ACTIVATIONS, None, spellings=ACTIVATION_ALIASES, doc="Insert an activation after this one.")
+    activation = enum(ACTIVATIONS, None, aliases=ACTIVATION_ALIASES, doc="Insert an activation after this one.")
     distribute = boolean(False, doc="Apply the layer to every height step (time_dist).")
     shared_from = name(default=None, doc="Use the weights of that layer.")
     clip_grad_by_norm = number(default=None, minimum=0.0, doc="Clip gradients by their global norm; 0 is off.")

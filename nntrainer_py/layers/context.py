@@ -118,7 +118,9 @@ class LayerEmitter:
         training: bool,
         labels: Sequence[Value] = (),
         seed: int = 0,
+        output_dims: Sequence[TensorDim] = (),
     ) -> None:
+        self.output_dims = tuple(output_dims)  # as finalize declared them
         self.emitter = emitter
         self.layer = layer
         self.inputs: tuple[Value, ...] = tuple(inputs)

@@ -14,7 +14,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "convolution": ("conv2d", "conv2d_derivative", "conv2d_gradient"),
     "loss": ("cross_softmax", "cross_softmax_derivative", "l2_loss"),
     "update": ("sgd", "adam", "adamw", "global_norm", "clip_scale"),
-    "opaque": ("opaque",),
+    "opaque": ("opaque", "accumulate"),
 }
 _FILES = {kind: file for file, kinds in FAMILIES.items() for kind in kinds}
 

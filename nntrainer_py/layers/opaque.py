@@ -1,0 +1,115 @@
+"""Turns the NumPy methods of a user's layer into opaque operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nntrainer_py.layers.base import Layer
+from nntrainer_py.layers.context import LayerEmitter, RunContext, Weight
+from nntrainer_py.tensor.operations.record import Role, Spec, StepState, Value
+
+
+class OpaqueAdapter:
+    """Emits for a user's layer: one operation for the outputs, one for the gradients, one for the derivatives.
+
+    Each reads inputs, outputs and weights (unless the class sets ``reads_outputs = False``). Gradients go to values of
+    their own and are then added to their targets, so that sharing and accumulation work without the layer's doing.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+
+    def forward(self, ctx: LayerEmitter) -> None:
+        layer = self.layer
+        dims = _output_dims(ctx)
+        specs = {f"output{k}": Spec(shape) for k, shape in enumerate(dims)}
+        if layer.is_loss and ctx.labels:
+            specs["loss"] = Spec((1,), "float64", Role.SCALAR)
+        saved: dict[str, Any] = {}
+        ctx.saved["user"] = saved
+        training = ctx.training
+
+        def call(arrays: dict[str, Any], state: StepState) -> None:
+            context = _context(layer, arrays, saved, training)
+            result = layer.forward(context)
+            if "loss" in arrays:
+                arrays["loss"][0] = result
+
+        made = ctx.run("opaque", function=call, specs=specs, **_operands(ctx))
+        values = list(made) if isinstance(made, tuple) else [made]
+        if "loss" in specs:
+            ctx.loss(values.pop())
+        ctx.output(*values)
+
+    def calc_gradient(self, ctx: LayerEmitter) -> None:
+        layer, saved = self.layer, ctx.saved["user"]
+        trained = [weight for weight in layer.weights if weight.key in ctx.targets]
+
+        def call(arrays: dict[str, Any], state: StepState) -> None:
+            context = _context(layer, arrays, saved, True)
+            for array in context.gradients.values():
+                array[...] = 0.0
+            layer.calc_gradient(context)
+
+        specs = {f"gradient_{weight.name}": Spec(weight.dim.shape, role=Role.GRADIENT) for weight in trained}
+        made = ctx.run("opaque", function=call, specs=specs, **_operands(ctx, backward=True))
+        for weight, value in zip(trained, made if isinstance(made, tuple) else (made,), strict=True):
+            ctx.run("accumulate", x=value, out=ctx.gradient(weight))
+
+    def calc_derivative(self, ctx: LayerEmitter) -> None:
+        layer, saved = self.layer, ctx.saved["user"]
+        wanted = [i for i, want in enumerate(ctx.derivative_wanted) if want]
+
+        def call(arrays: dict[str, Any], state: StepState) -> None:
+            layer.calc_derivative(_context(layer, arrays, saved, True))
+
+        specs = {f"derivative{i}": Spec(ctx.inputs[i].shape) for i in range(len(ctx.inputs))}
+        made = ctx.run("opaque", function=call, specs=specs, **_operands(ctx, backward=True))
+        values = made if isinstance(made, tuple) else (made,)
+        for i in wanted:
+            ctx.derivative(i, values[i])
+
+
+def _output_dims(ctx: LayerEmitter) -> list[tuple[int, ...]]:
+    dims: list[tuple[int, ...]] = [dim.shape for dim in ctx.output_dims]
+    return dims
+
+
+def _operands(ctx: LayerEmitter, *, backward: bool = False) -> dict[str, Value | Weight]:
+    operands: dict[str, Value | Weight] = {f"input{i}": value for i, value in enumerate(ctx.inputs)}
+    operands |= {f"weight_{weight.name}": weight for weight in ctx.layer.weights}
+    operands |= {f"label{i}": value for i, value in enumerate(ctx.labels)}
+    if backward:
+        if ctx.layer.reads_outputs:
+            operands |= {f"made{i}": value for i, value in enumerate(ctx.outputs)}
+        for k, value in enumerate(ctx.incoming):
+            if value is not None:
+                operands[f"incoming{k}"] = value
+            elif not ctx.layer.is_loss:
+                operands[f"incoming{k}"] = ctx.zeros(ctx.outputs[k].shape)
+    return operands
+
+
+def _numbered(arrays: dict[str, Any], stem: str) -> tuple[Any, ...]:
+    found = []
+    while f"{stem}{len(found)}" in arrays:
+        found.append(arrays[f"{stem}{len(found)}"])
+    return tuple(found)
+
+
+def _named(arrays: dict[str, Any], stem: str) -> dict[str, Any]:
+    return {name[len(stem) :]: array for name, array in arrays.items() if name.startswith(stem)}
+
+
+def _context(layer: Layer, arrays: dict[str, Any], saved: dict[str, Any], training: bool) -> RunContext:
+    return RunContext(
+        inputs=_numbered(arrays, "input"),
+        outputs=_numbered(arrays, "output") or _numbered(arrays, "made"),
+        weights=_named(arrays, "weight_"),
+        incoming=_numbered(arrays, "incoming"),
+        derivatives=_numbered(arrays, "derivative"),
+        gradients=_named(arrays, "gradient_"),
+        labels=_numbered(arrays, "label"),
+        training=training,
+        saved=saved,
+    )
