@@ -18,7 +18,7 @@ DOCUMENTS = sorted(
 _TRAIN = "import sys; from nntrainer_py.cli.train import main; sys.exit(main())"
 
 
-def _blocks(language: str) -> list[pytest.param]:
+def _blocks(language: str) -> list[object]:
     """Return every fenced block of ``language`` that is a whole model, as parameters named after document and line."""
     found = []
     for path in DOCUMENTS:

@@ -64,3 +64,14 @@ def test_digits_learns_with_five_seeds(tmp_path: Path) -> None:
     assert len(set(map(str, seeds))) == 5, "the seeds made no difference"
     assert np.mean(accuracies) >= 0.985, accuracies
     assert min(accuracies) >= 0.98, accuracies
+
+
+def test_custom_layer_learns_from_its_plugin_file(tmp_path: Path) -> None:
+    custom = EXAMPLES / "custom"
+    rows = _train(custom / "model.ini", tmp_path / "run", "--plugin", str(custom / "scale.py"))
+    assert float(rows[-1]["valid_accuracy"]) > 0.93
+
+
+def test_readme_shows_the_custom_layer_as_it_is() -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    assert f"```python\n{(EXAMPLES / 'custom' / 'scale.py').read_text(encoding='utf-8')}```" in readme
