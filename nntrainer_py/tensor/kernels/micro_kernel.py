@@ -326,3 +326,106 @@ def copy_run(  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic
+def copy_every_second(  # type: ignore[no-untyped-def]
+    context, source, source_stride, target, target_stride, count, low, high, width
+):
+    """For each of ``count`` rows: target[l] = source[2 l] where low <= l < high, zero elsewhere, for l < width <= LANES."""
+    signature = types.void(*[_INT] * 8)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, source_stride, target, target_stride, count, low, high, width = args
+        wide, narrow = _Masked(builder.module, 2 * LANES), _Masked(builder.module, LANES)
+        end = builder.sub(builder.shl(high, _const(1)), _const(1))  # the last lane may not read past its own element
+        inside = wide.between(builder, builder.shl(low, _const(1)), end)
+        written = narrow.between(builder, _const(0), width)
+        even = ir.Constant(ir.VectorType(I32, LANES), list(range(0, 2 * LANES, 2)))
+        from_step, to_step = _bytes(builder, source_stride), _bytes(builder, target_stride)
+
+        def body(index: Any) -> None:
+            value = wide.load(builder, builder.add(source, builder.mul(from_step, index)), inside)
+            value = builder.shuffle_vector(value, ir.Constant(wide.kind, ir.Undefined), even)
+            narrow.store(builder, value, builder.add(target, builder.mul(to_step, index)), written)
+
+        _counted_loop(builder, count, body)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def add_run(  # type: ignore[no-untyped-def]
+    context, source, source_stride, target, target_stride, count, low, high
+):
+    """For each of ``count`` rows: target[l] += source[l] for low <= l < high, l < LANES."""
+    signature = types.void(*[_INT] * 7)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, source_stride, target, target_stride, count, low, high = args
+        masked = _Masked(builder.module, LANES)
+        inside = masked.between(builder, low, high)
+        from_step, to_step = _bytes(builder, source_stride), _bytes(builder, target_stride)
+
+        def body(index: Any) -> None:
+            place = builder.add(target, builder.mul(to_step, index))
+            value = masked.load(builder, builder.add(source, builder.mul(from_step, index)), inside)
+            masked.store(builder, builder.fadd(masked.load(builder, place, inside), value), place, inside)
+
+        _counted_loop(builder, count, body)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def add_every_second(  # type: ignore[no-untyped-def]
+    context, source, source_stride, target, target_stride, count, low, high
+):
+    """For each of ``count`` rows: target[2 l] += source[l] for low <= l < high, l < LANES."""
+    signature = types.void(*[_INT] * 7)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, source_stride, target, target_stride, count, low, high = args
+        wide, narrow = _Masked(builder.module, 2 * LANES), _Masked(builder.module, LANES)
+        inside = narrow.between(builder, low, high)
+        spread = ir.Constant(ir.VectorType(I32, 2 * LANES), [i // 2 for i in range(2 * LANES)])
+        even = ir.Constant(ir.VectorType(I1, 2 * LANES), [1 - i % 2 for i in range(2 * LANES)])
+        twice = wide.between(builder, builder.shl(low, _const(1)), builder.shl(high, _const(1)))
+        touched = builder.and_(twice, even)
+        from_step, to_step = _bytes(builder, source_stride), _bytes(builder, target_stride)
+
+        def body(index: Any) -> None:
+            place = builder.add(target, builder.mul(to_step, index))
+            value = narrow.load(builder, builder.add(source, builder.mul(from_step, index)), inside)
+            value = builder.shuffle_vector(value, ir.Constant(narrow.kind, ir.Undefined), spread)
+            wide.store(builder, builder.fadd(wide.load(builder, place, touched), value), place, touched)
+
+        _counted_loop(builder, count, body)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def peek(context, address):  # type: ignore[no-untyped-def]
+    """The float at an address."""
+    signature = types.float32(_INT)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _load(builder, args[0], F32)
+
+    return signature, generate
+
+
+@intrinsic
+def poke(context, address, value):  # type: ignore[no-untyped-def]
+    """Store a float at an address."""
+    signature = types.void(_INT, types.float32)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _store(builder, args[1], args[0])
+        return context.get_dummy_value()
+
+    return signature, generate
