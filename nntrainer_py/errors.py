@@ -31,7 +31,10 @@ _SHOWN = 80  # characters of a user's value that a message repeats
 
 def quoted(value: object) -> str:
     """``value`` as a message shows it: in quotes when text, control characters escaped, long ones cut."""
-    text = value if isinstance(value, str) else str(value)
+    try:
+        text = value if isinstance(value, str) else str(value)
+    except ValueError:  # an integer of more digits than Python converts
+        text = f"a {type(value).__name__} too long to show"
     shown = printable(text[:_SHOWN])
     if len(text) > _SHOWN:
         shown += f"... ({len(text)} characters)"

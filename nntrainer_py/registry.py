@@ -122,13 +122,12 @@ LAYERS = Registry(
         "conv2d_transpose": "conv2dtranspose",
         "cosine": "cos",
         "depthwise_conv2d": "depthwiseconv2d",
+        "fully_connected_layer": "fully_connected",
         "fullyconnected": "fully_connected",
         "fullyconnectedlayer": "fully_connected",
-        "fully_connected_layer": "fully_connected",
         "gru_cell": "grucell",
         "lstm_cell": "lstmcell",
-        "mha": "multi_head_attention",
-        "neg": "negative",
+        "output": "multiout",
         "rms_norm": "rmsnorm",
         "rnn_cell": "rnncell",
         "sine": "sin",
@@ -142,7 +141,7 @@ LAYERS = Registry(
 LOSSES = Registry(
     "loss",
     {},
-    known=("constant_derivative", "cross", "cross_sigmoid", "cross_softmax", "kld", "mse"),
+    known=("constant_derivative", "cross_sigmoid", "cross_softmax", "kld", "mse"),
 )
 
 OPTIMIZERS = Registry(

@@ -1,1 +1,1 @@
-"""graph"""
+"""The model as a graph: text, description, passes, order, and the way down to operations."""

@@ -317,8 +317,8 @@ def _closing_quote(text: str, start: int) -> int:
 def dump(sections: Iterable[Section]) -> str:
     """The text of sections; reading it gives the same sections, and dumping those the same text.
 
-    Values are quoted where they need it, and lines that would be too long are continued. `DescriptionError` when a name,
-    key or value cannot be written at all (line ends, NUL, nothing).
+    Values are quoted where they need it, and lines that would be too long are continued. `DescriptionError` when a
+    name, key or value cannot be written at all (line ends, NUL, nothing).
     """
     faults: list[Fault] = []
     blocks = []

@@ -38,6 +38,8 @@ class Property(Generic[T]):
         self.default = default if isinstance(default, Required) or default is None else cast(T, kind.check(default))
 
     def __set_name__(self, owner: type, name: str) -> None:
+        if hasattr(Configurable, name):
+            raise TypeError(f"a property cannot be called {name}, {owner.__name__} needs that name itself")
         self.name = name
 
     @property
@@ -162,18 +164,20 @@ class Configurable:
         """
         before = len(faults)
         values: dict[str, object] = {}
+        seen: dict[str, tuple[str, int]] = {}
         for key, text, where in entries:
             found = cls.find_property(key)
             if found is None:
                 faults.add(cls.unknown_key(key), where, key)
-            elif found.name in values:
-                faults.add(f"set before as {' or '.join(k for k in found.keys if k != key.lower())}", where, key)
+            elif found.name in seen:
+                spelling, line = seen[found.name]
+                faults.add(f"set {f'on line {line}' if line else 'before'} already, as '{spelling}'", where, key)
             else:
-                values[found.name] = None  # seen; a second spelling of it is a fault even when this one is bad
+                seen[found.name] = key, where.line
                 with faults.gather(where, found.name):
                     values[found.name] = found.parse(text, _warner(faults, where, found.name))
         for name, declaration in cls.properties().items():
-            if declaration.required and name not in values:
+            if declaration.required and name not in seen:
                 faults.add(f"required, expected {declaration.kind.expectation}", origin, name)
         if len(faults) > before:
             return None
