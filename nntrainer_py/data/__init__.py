@@ -1,0 +1,1 @@
+"""Data sets, and the loader that turns them into batches."""

@@ -1,0 +1,307 @@
+"""What every data set is: named, bound to a model's shapes, filling rows of batches that somebody else owns.
+
+Two kinds: an `IndexedDataset` gives any sample by its number (and so can be shuffled and resumed anywhere); a
+`StreamDataset` gives samples in an order of its own and starts again for each epoch.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nntrainer_py.data.labels import LabelEncoder, check_labels, put_labels
+from nntrainer_py.data.normalization import Normalization
+from nntrainer_py.errors import DataError, Origin, printable
+
+Shape = tuple[int, int, int]
+Float32 = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.int64]
+AnyArray = npt.NDArray[np.generic]
+
+
+def as_shape(shape: Sequence[int]) -> Shape:
+    """``shape`` of one sample as (channel, height, width), right-aligned; ones in front are cut when it is longer."""
+    sizes = [int(size) for size in shape]
+    while len(sizes) > 3 and sizes[0] == 1:
+        del sizes[0]
+    if len(sizes) > 3 or any(size < 1 for size in sizes):
+        raise ValueError(f"a sample has at most 3 axes, all of them at least 1, got {tuple(shape)}")
+    channel, height, width = [1] * (3 - len(sizes)) + sizes
+    return channel, height, width
+
+
+def size_of(shape: Sequence[int]) -> int:
+    """Number of elements of one sample of ``shape``."""
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def show(shape: Sequence[int]) -> str:
+    """``1:28:28``, as the INI writes shapes."""
+    return ":".join(str(size) for size in shape)
+
+
+class Dataset(ABC):
+    """Base of both kinds.
+
+    Attributes:
+        name: how messages call it, usually its path.
+        input_dims, label_dims: (channel, height, width) of each input and label of a sample; None until known, which at
+            the latest is after `bind`, when they are the model's.
+        class_names: names of the classes in index order where the data knows them.
+        class_count: how many classes integer labels name, where the data says so without looking at the model.
+        normalization: applied to the inputs of every sample read, None for raw values.
+        notices: what the user should know although it is no error.
+        origin, key: where the user named the data, repeated by errors.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, name: str, *, origin: Origin | None = None, key: str = "") -> None:
+        self.name = name
+        self.origin = origin
+        self.key = key
+        self.input_dims: list[Shape] | None = None
+        self.label_dims: list[Shape] | None = None
+        self.class_names: tuple[str, ...] | None = None
+        self.normalization: Normalization | None = None
+        self.notices: list[str] = []
+        self._bound = False
+        self._encoders: list[LabelEncoder] = []
+        self._label_kinds: list[str] | None = None
+
+    @property
+    def sample_count(self) -> int | None:
+        """How many samples an epoch has, None when nobody can know before it ends."""
+        return None
+
+    @property
+    def bound(self) -> bool:
+        """Whether `bind` succeeded."""
+        return self._bound
+
+    def __len__(self) -> int:
+        """Number of samples; TypeError when it is unknown."""
+        count = self.sample_count
+        if count is None:
+            raise TypeError(f"{self.name}: the number of samples is unknown")
+        return count
+
+    def bind(
+        self,
+        input_dims: Sequence[Sequence[int]],
+        label_dims: Sequence[Sequence[int]],
+        *,
+        class_names: Sequence[str] | None = None,
+        label_kinds: Sequence[str] | None = None,
+    ) -> None:
+        """Say what the model expects, before the first read.
+
+        Args:
+            input_dims: (channel, height, width) of each model input, in feeding order.
+            label_dims: of each label; empty for data that is only predicted on. Where the data holds one integer for
+                a label of width C > 1, it is expanded to a one-hot row.
+            class_names: the training data's names, so that names found here get the same indices.
+            label_kinds: one word of `labels.LABEL_KINDS` for each label; rows that break it are refused when read.
+
+        Raises:
+            DataError: the data does not fit; names the data, what it has and what the model expects.
+        """
+        inputs = [as_shape(shape) for shape in input_dims]
+        labels = [as_shape(shape) for shape in label_dims]
+        if label_kinds is not None and len(label_kinds) != len(labels):
+            raise ValueError(f"expected a kind for each of {len(labels)} labels, got {len(label_kinds)}")
+        self._label_kinds = list(label_kinds) if label_kinds is not None else None
+        raw_sizes = self._fit(inputs, labels, tuple(class_names) if class_names is not None else None)
+        self._encoders = [
+            LabelEncoder(raw, shape, self.class_names if class_names is None else tuple(class_names))
+            for raw, shape in zip(raw_sizes, labels, strict=True)
+        ]
+        self.input_dims, self.label_dims = inputs, labels
+        if self.normalization is not None:
+            self.normalization.check(inputs, self.name)
+        self._bound = True
+        self._check_bound_labels()
+
+    @abstractmethod
+    def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
+        """Adapt to the model's shapes; the number of values that the data holds for each label of a sample."""
+
+    def _check_bound_labels(self) -> None:
+        """Check labels that are cheap to look at before the first step."""
+
+    def where(self, sample: int) -> str:
+        """How a message calls sample ``sample`` (counted from 0)."""
+        return f"{printable(self.name)}: sample {sample}"
+
+    def error(self, message: str) -> DataError:
+        """An error about this data, naming it and the place where the user asked for it."""
+        return DataError(f"{printable(self.name)}: {message}", origin=self.origin, key=self.key)
+
+    def scratch_bytes(self, batch_size: int) -> int:
+        """Memory that reading in batches of ``batch_size`` takes besides the batches themselves."""
+        return sum(encoder.scratch_bytes(batch_size) for encoder in self._encoders)
+
+    def close(self) -> None:
+        """Give back files and maps; reading afterwards is an error of the caller."""
+
+    def _require_bound(self, inputs: Sequence[AnyArray], labels: Sequence[AnyArray]) -> None:
+        if not self._bound or self.input_dims is None or self.label_dims is None:
+            raise ValueError(f"{self.name}: bind the data to a model's shapes before reading")
+        for what, arrays, shapes in (("input", inputs, self.input_dims), ("label", labels, self.label_dims)):
+            if len(arrays) != len(shapes):
+                raise ValueError(f"{self.name}: expected {len(shapes)} {what} arrays, got {len(arrays)}")
+            for array, shape in zip(arrays, shapes, strict=True):
+                if array.dtype != np.float32 or array.shape[1:] != shape or not array.flags.c_contiguous:
+                    raise ValueError(
+                        f"{self.name}: expected a C-contiguous float32 {what} array of samples {show(shape)}, "
+                        f"got {array.dtype} {array.shape}"
+                    )
+
+    def _finish(self, numbers: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
+        """Expand and check the labels and normalise the inputs of rows just read."""
+        for k, encoder in enumerate(self._encoders):
+            try:
+                encoder.expand(labels[k], numbers, self.where)
+                if self._label_kinds is not None:
+                    check_labels(self._label_kinds[k], labels[k], numbers=numbers, where=self.where)
+            except DataError as error:
+                raise error.located(self.origin, self.key) from None
+        if self.normalization is not None:
+            self.normalization.apply(inputs)
+
+
+class IndexedDataset(Dataset):
+    """Gives any sample by its number."""
+
+    def __init__(self, name: str, *, origin: Origin | None = None, key: str = "") -> None:
+        super().__init__(name, origin=origin, key=key)
+        self._lock = threading.Lock()
+
+    @property
+    @abstractmethod
+    def sample_count(self) -> int:
+        """How many samples there are."""
+
+    def read(self, indices: Indices, inputs: Sequence[Float32], labels: Sequence[Float32]) -> None:
+        """Fill the first ``len(indices)`` rows of each batch array with the samples of those numbers.
+
+        Args:
+            indices: int64 sample numbers from 0, in any order, repeats allowed.
+            inputs, labels: one C-contiguous float32 array (batch, channel, height, width) per input and label.
+
+        Raises:
+            DataError: the data cannot be read, or a label is out of range (names the sample and the value).
+        """
+        self._require_bound(inputs, labels)
+        count = len(indices)
+        if count == 0:
+            return
+        if indices.min() < 0 or indices.max() >= self.sample_count:
+            raise IndexError(f"{self.name}: sample numbers must lie in 0..{self.sample_count - 1}")
+        rows_in = [array[:count] for array in inputs]
+        rows_out = [array[:count] for array in labels]
+        with self._lock:
+            targets = [e.target(rows) for e, rows in zip(self._encoders, rows_out, strict=True)]
+            self._fill(indices, [rows.reshape(count, -1) for rows in rows_in], targets)
+            self._finish(indices, rows_in, rows_out)
+
+    @abstractmethod
+    def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
+        """Write the raw values: inputs (count, features), labels (count, values per sample as `_fit` said)."""
+
+
+class StreamCursor:
+    """One pass over a stream: hands out rows until the stream ends."""
+
+    def __init__(self, dataset: StreamDataset, epoch: int) -> None:
+        self._dataset = dataset
+        self._epoch = epoch
+        self._chunks = dataset.chunks(epoch)
+        self._inputs: list[AnyArray] = []
+        self._labels: list[AnyArray] = []
+        self._taken = 0  # rows of the current chunk already handed out
+        self._rows = 0
+        self._ended = False
+        self.delivered = 0
+
+    def fill(self, inputs: Sequence[Float32], labels: Sequence[Float32]) -> int:
+        """Fill rows from the first on; how many there were (fewer than fit only at the end of the stream)."""
+        dataset = self._dataset
+        dataset._require_bound(inputs, labels)
+        capacity = len(inputs[0])
+        first = self.delivered
+        count = self._move(*([rows.reshape(capacity, -1) for rows in arrays] for arrays in (inputs, labels)), capacity)
+        if count:
+            numbers = np.arange(first, first + count, dtype=np.int64)
+            dataset._finish(numbers, [rows[:count] for rows in inputs], [rows[:count] for rows in labels])
+        return count
+
+    def skip(self, samples: int) -> None:
+        """Pass over samples without looking at their values; DataError when the stream ends before."""
+        while samples > 0 and self._advance():
+            step = min(samples, self._rows - self._taken)
+            self._taken += step
+            self.delivered += step
+            samples -= step
+        if samples > 0:
+            raise self._dataset.error(f"the data ended after {self.delivered} samples, before the place to resume from")
+
+    def close(self) -> None:
+        """Let go of the stream; a generator's ``finally`` blocks run."""
+        self._ended = True
+        self._inputs, self._labels = [], []
+        close = getattr(self._chunks, "close", None)
+        if close is not None:
+            close()
+
+    def _move(self, inputs: list[Float32], labels: list[Float32], capacity: int) -> int:
+        count = 0
+        while count < capacity and self._advance():
+            step = min(capacity - count, self._rows - self._taken)
+            source, target = slice(self._taken, self._taken + step), slice(count, count + step)
+            numbers = np.arange(self.delivered, self.delivered + step, dtype=np.int64)
+            for to, chunk in zip(inputs, self._inputs, strict=True):
+                to[target] = chunk[source]
+            for to, chunk, shape in zip(labels, self._labels, self._dataset.label_dims or [], strict=True):
+                put_labels(chunk[source], to[target], shape[2], numbers, self._dataset.where)
+            self._taken += step
+            self.delivered += step
+            count += step
+        return count
+
+    def _advance(self) -> bool:
+        """Make sure that the current chunk has a row left; False at the end."""
+        promised = self._dataset.sample_count
+        if promised is not None and self.delivered >= promised:
+            self._ended = True
+        while not self._ended and self._taken >= self._rows:
+            try:
+                self._inputs, self._labels = next(self._chunks)
+            except StopIteration:
+                self._ended = True
+                if promised is not None:
+                    raise self._dataset.error(
+                        f"epoch {self._epoch + 1} ended after {self.delivered} samples, {promised} were promised"
+                    ) from None
+            else:
+                self._taken, self._rows = 0, len(self._inputs[0])
+                if promised is not None:
+                    self._rows = min(self._rows, promised - self.delivered)
+        return not self._ended
+
+
+class StreamDataset(Dataset):
+    """Gives samples in an order of its own, from the start again for each epoch."""
+
+    @abstractmethod
+    def chunks(self, epoch: int) -> Iterator[tuple[list[AnyArray], list[AnyArray]]]:
+        """The samples of epoch ``epoch`` (from 0) in pieces: inputs (n, features), labels whole or as class indices."""
+
+    def open(self, epoch: int) -> StreamCursor:
+        """Start a pass; the caller closes it."""
+        return StreamCursor(self, epoch)

@@ -1,0 +1,192 @@
+"""Labels: class indices to one-hot rows, and the checks that keep a bad label from becoming a silent wrong number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nntrainer_py.errors import DataError, printable
+
+Float32 = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.int64]
+Where = Callable[[int], str]
+
+LABEL_KINDS = ("distribution", "probability", "finite", "any")
+SUM_TOLERANCE = 1e-3  # how far the sum of a distribution may be from 1; float32 rows of 100,000 classes stay below
+_CHECKED_AT_ONCE = 1 << 18  # values; bounds the temporaries of a check
+
+
+def encode_labels(raw: int, shape: Sequence[int]) -> Literal["direct", "index"] | None:
+    """How ``raw`` values per sample become a label of ``shape``: as they are, as class indices along the width, or not."""
+    channel, height, width = shape
+    if raw == channel * height * width:
+        return "direct"
+    return "index" if raw == channel * height else None
+
+
+class LabelEncoder:
+    """Brings one label of the data into the shape of the model.
+
+    Args:
+        raw: values per sample in the data.
+        shape: (channel, height, width) in the model.
+        class_names: shown by messages.
+    """
+
+    def __init__(self, raw: int, shape: Sequence[int], class_names: tuple[str, ...] | None = None) -> None:
+        mode = encode_labels(raw, shape)
+        if mode is None:
+            raise ValueError(f"{raw} values cannot become a label of shape {tuple(shape)}")
+        self.raw = raw
+        self.classes = int(shape[2])
+        self.direct = mode == "direct"
+        self._names = class_names
+        self._indices = np.empty((0, raw), dtype=np.float32)
+        self._positions = np.empty(0, dtype=np.int64)
+        self._offsets = np.empty(0, dtype=np.int64)
+
+    def scratch_bytes(self, batch_size: int) -> int:
+        """Memory kept for expanding batches of this size."""
+        return 0 if self.direct else batch_size * self.raw * (4 + 8 + 8)
+
+    def target(self, rows: Float32) -> Float32:
+        """Where to write the raw values of ``rows``: (count, raw) float32, the rows themselves where they fit."""
+        count = len(rows)
+        if self.direct:
+            return rows.reshape(count, self.raw)
+        if len(self._indices) < count:
+            self._indices = np.zeros((count, self.raw), dtype=np.float32)
+            self._positions = np.empty(count * self.raw, dtype=np.int64)
+            self._offsets = np.arange(count * self.raw, dtype=np.int64) * self.classes
+        return self._indices[:count]
+
+    def check(self, values: npt.NDArray[np.generic], first_index: int, where: Where) -> None:
+        """Refuse class indices outside the classes: ``values`` (samples, ...) of samples ``first_index`` and on."""
+        check_classes(values, self.classes, None, where, first_index=first_index, names=self._names)
+
+    def expand(self, rows: Float32, numbers: Indices, where: Where) -> None:
+        """Turn the class indices last written to `target` into one-hot ``rows``; nothing to do for direct labels."""
+        if self.direct:
+            return
+        raw = self._indices[: len(rows)]
+        check_classes(raw, self.classes, numbers, where, names=self._names)
+        positions = self._positions[: raw.size]
+        positions[...] = raw.reshape(-1)
+        positions += self._offsets[: raw.size]
+        flat = rows.reshape(-1)
+        flat.fill(0.0)
+        flat[positions] = 1.0
+
+
+def put_labels(values: npt.NDArray[np.generic], rows: Float32, classes: int, numbers: Indices, where: Where) -> None:
+    """Copy labels (count, values) to ``rows`` (count, size), expanding class indices to one-hot rows where they are fewer."""
+    if values.shape == rows.shape:
+        rows[...] = values
+        return
+    check_classes(values, classes, numbers, where)
+    rows.fill(0.0)
+    one_hot = rows.reshape(-1, classes)
+    one_hot[np.arange(len(one_hot)), values.reshape(-1).astype(np.int64)] = 1.0
+
+
+def check_classes(
+    values: npt.NDArray[np.generic],
+    classes: int,
+    numbers: Indices | None = None,
+    where: Where | None = None,
+    *,
+    first_index: int = 0,
+    names: tuple[str, ...] | None = None,
+) -> None:
+    """Integer labels: whole numbers in 0..classes-1, else DataError with the sample and the value.
+
+    Args:
+        values: (samples,) or (samples, values per sample), of any real type.
+        numbers: the sample number of each row; by default ``first_index`` and on.
+    """
+    rows = values.reshape(len(values), -1)
+    good = (rows >= 0) & (rows < classes) & (rows == np.floor(rows))  # type: ignore[operator, call-overload]
+    if good.all():
+        return
+    row, column = np.argwhere(~good)[0]
+    value = rows[row, column].item()
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    of = f" ({', '.join(printable(n) for n in names[:10])}{', ...' if len(names) > 10 else ''})" if names else ""
+    raise DataError(
+        f"{_place(row, numbers, where, first_index)}: expected a class index in 0..{classes - 1}{of}, got {text}"
+    )
+
+
+def check_labels(
+    kind: str,
+    labels: npt.NDArray[np.floating],
+    first_index: int = 0,
+    *,
+    numbers: Indices | None = None,
+    where: Where | None = None,
+) -> None:
+    """Refuse label rows that a loss cannot mean.
+
+    Args:
+        kind: "distribution" (softmax with cross entropy: along the last axis finite, >= 0, sum 1; soft rows are legal),
+            "probability" (sigmoid with cross entropy: every value in 0..1), "finite", or "any".
+        labels: (samples, ..., width).
+        first_index: number of the first sample, unless ``numbers`` gives one for each row.
+        where: turns a sample number into the words of the message.
+
+    Raises:
+        DataError: names the sample number and the value found.
+    """
+    if kind not in LABEL_KINDS:
+        raise ValueError(f"label kind: expected one of {', '.join(LABEL_KINDS)}, got {kind!r}")
+    if kind == "any" or labels.size == 0:
+        return
+    step = max(1, _CHECKED_AT_ONCE // max(1, labels[0].size))
+    for start in range(0, len(labels), step):
+        part = labels[start : start + step]
+        found = _first_bad(kind, part)
+        if found is not None:
+            row, what = found
+            raise DataError(f"{_place(start + row, numbers, where, first_index)}: {what}")
+
+
+def _first_bad(kind: str, part: npt.NDArray[np.floating]) -> tuple[int, str] | None:
+    rows = part.reshape(len(part), -1)
+    if kind == "distribution":
+        low, high, meaning = 0.0, np.inf, "the label of a class must be finite and not negative"
+    elif kind == "probability":
+        low, high, meaning = 0.0, 1.0, "a label must lie between 0 and 1"
+    else:
+        low, high, meaning = -np.inf, np.inf, "a label must be finite"
+    bad = ~(np.isfinite(rows) & (rows >= low) & (rows <= high))
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        return int(row), f"{meaning}, got {rows[row, column]:g} at position {column}"
+    if kind == "distribution":
+        sums = part.sum(axis=-1, dtype=np.float64).reshape(len(part), -1)
+        bad = np.abs(sums - 1.0) > SUM_TOLERANCE
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            return int(row), f"a one-hot or soft label row must sum to 1, got a sum of {sums[row, column]:g}"
+    return None
+
+
+def _place(row: int, numbers: Indices | None, where: Where | None, first_index: int) -> str:
+    number = first_index + int(row) if numbers is None else int(numbers[row])
+    return where(number) if where is not None else f"sample {number}"
+
+
+def indices_of_names(names: Sequence[str], class_names: Sequence[str], where: Where) -> npt.NDArray[np.float32]:
+    """Class index of each name; DataError with the sample for a name that is not among ``class_names``."""
+    known = {name: index for index, name in enumerate(class_names)}
+    indices = np.empty(len(names), dtype=np.float32)
+    for row, name in enumerate(names):
+        index = known.get(name)
+        if index is None:
+            shown = ", ".join(printable(n) for n in list(known)[:10]) + (", ..." if len(known) > 10 else "")
+            raise DataError(f"{where(row)}: expected one of the class names {shown}, got '{printable(name)}'")
+        indices[row] = index
+    return indices

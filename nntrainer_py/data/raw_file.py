@@ -1,0 +1,157 @@
+"""NNTrainer's raw data file: float32 values without a header, sample after sample, inputs then labels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, size_of
+from nntrainer_py.data.files import checked_file, known_format, reason
+from nntrainer_py.data.gather import RowGatherer
+from nntrainer_py.data.labels import check_labels
+from nntrainer_py.data.rows import describe_stride
+from nntrainer_py.errors import DataError, Origin
+
+_VALUE_BYTES = 4
+_PROBED_SAMPLES = 64
+
+
+class RawFileDataset(IndexedDataset):
+    """A ``.dat`` file, memory-mapped when it is bound.
+
+    Sample i starts at byte ``i * 4 * (sum of inputs + sum of labels)``. A partial sample at the end is ignored, with a
+    notice. The file does not say how long a sample is: when its size is no multiple of the model's sample and the labels
+    read that way make no sense either, the stride is taken to be wrong.
+
+    Args:
+        path: the file.
+        integer_labels: each label is one class index instead of the whole one-hot row (not NNTrainer's form).
+    """
+
+    kind = "file"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        integer_labels: bool = False,
+        origin: Origin | None = None,
+        key: str = "path",
+    ) -> None:
+        super().__init__(str(path), origin=origin, key=key)
+        self.path = checked_file(path, origin=origin, key=key)
+        found = known_format(self.path)
+        if found is not None:
+            raise self.error(f"expected raw float32 values, this looks like {found}")
+        self._integer_labels = integer_labels
+        self._bytes = self.path.stat().st_size
+        self._count = 0
+        self._starts: list[int] = []
+        self._gatherer: RowGatherer | None = None
+        self._descriptor = -1
+
+    @property
+    def sample_count(self) -> int:
+        """Whole samples in the file; 0 until it is bound, since the file does not say how long one is."""
+        return self._count
+
+    def scratch_bytes(self, batch_size: int) -> int:
+        return super().scratch_bytes(batch_size) + (self._gatherer.scratch_bytes if self._gatherer else 0)
+
+    def close(self) -> None:
+        self._gatherer = None
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
+
+    def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
+        self.notices.clear()
+        raw = [shape[0] * shape[1] if self._integer_labels else size_of(shape) for shape in labels]
+        sizes = [*map(size_of, inputs), *raw]
+        stride = sum(sizes)
+        self._count, rest = divmod(self._bytes, stride * _VALUE_BYTES)
+        model = describe_stride(inputs, [(1, 1, r) for r in raw] if self._integer_labels else labels)
+        if not self._count:
+            raise self.error(
+                f"wrong stride: the file has {self._size()}, "
+                f"less than one sample of the model: {stride * _VALUE_BYTES} bytes, {model}"
+            )
+        self._open(stride)
+        self._starts = [sum(sizes[:k]) for k in range(len(sizes))]
+        if rest:
+            self._judge_rest(inputs, labels, raw, rest, model)
+        return raw
+
+    def _open(self, stride: int) -> None:
+        self.close()
+        try:
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            with os.fdopen(os.dup(self._descriptor), "rb") as stream:
+                mapped = np.memmap(stream, dtype="<f4", mode="r", shape=(self._count, stride))
+        except (OSError, ValueError) as error:
+            raise self.error(reason(error) if isinstance(error, OSError) else str(error)) from None
+        self._gatherer = RowGatherer(mapped)
+
+    def _judge_rest(self, inputs: list[Shape], labels: list[Shape], raw: list[int], rest: int, model: str) -> None:
+        """The file is no multiple of the sample: cut off at the end, or read with the wrong stride?"""
+        assert self._gatherer is not None
+        stride = self._gatherer.width
+        features = sum(map(size_of, inputs))
+        text = (
+            f"the file has {self._size()}, the model's sample is {stride * _VALUE_BYTES} bytes, {model}; "
+            f"{rest} bytes are left over after {self._count} samples"
+        )
+        indices = sum(shape[0] * shape[1] for shape in labels)
+        shorter = (features + indices) * _VALUE_BYTES
+        classes = [shape[2] for shape in labels]
+        if not self._integer_labels and shorter != stride * _VALUE_BYTES and self._bytes % shorter == 0:
+            table = np.memmap(self.path, dtype="<f4", mode="r", shape=(self._bytes // shorter, features + indices))
+            if _are_indices(np.asarray(table[:_PROBED_SAMPLES, features:]), max(classes)):
+                raise self.error(
+                    f"wrong stride: {text}; it would hold exactly {len(table)} samples of {shorter} bytes with a class index "
+                    "for each label (integer_labels = true)"
+                )
+        if self._label_kinds is not None and not self._labels_make_sense(labels, raw):
+            raise self.error(f"wrong stride: {text}, and the values in the place of the labels are no labels")
+        self.notices.append(f"{self.name}: {text}; this partial sample is ignored")
+
+    def _labels_make_sense(self, labels: Sequence[Shape], raw: Sequence[int]) -> bool:
+        assert self._gatherer is not None
+        assert self._label_kinds is not None
+        probe = np.asarray(self._gatherer.source[:_PROBED_SAMPLES])
+        column = self._gatherer.width - sum(raw)
+        for kind, shape, size in zip(self._label_kinds, labels, raw, strict=True):
+            values = np.asarray(probe[:, column : column + size], dtype=np.float32)
+            column += size
+            if self._integer_labels:
+                if not _are_indices(values, shape[2]):
+                    return False
+                continue
+            try:
+                check_labels(kind, values.reshape(len(values), *shape))
+            except DataError:
+                return False
+        return True
+
+    def _size(self) -> str:
+        whole, odd = divmod(self._bytes, _VALUE_BYTES)
+        return f"{self._bytes} bytes ({whole} values{f' and {odd} bytes' if odd else ''})"
+
+    def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
+        if self._gatherer is None:
+            raise ValueError(f"{self.name}: the data set is closed")
+        # Reading a map beyond the end of a file that shrank would kill the process.
+        if os.fstat(self._descriptor).st_size < self._bytes:
+            raise self.error("the file became shorter while it was in use")
+        self._gatherer.gather(indices, *zip(self._starts, (*inputs, *labels), strict=True))
+
+
+def _are_indices(values: Float32, classes: int) -> bool:
+    with np.errstate(invalid="ignore"):
+        return bool(((values >= 0) & (values < classes) & (values == np.floor(values))).all())

@@ -1,0 +1,79 @@
+"""Data kept as a table: each row is a sample, all its inputs one after the other, then all its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, show, size_of
+from nntrainer_py.data.gather import RowGatherer
+
+
+def split_row(width: int, inputs: Sequence[Shape], labels: Sequence[Shape]) -> list[int] | None:
+    """Values per label in a row of ``width`` values: labels whole, or each one class index; None when neither fits."""
+    features = sum(map(size_of, inputs))
+    whole = [size_of(shape) for shape in labels]
+    if width == features + sum(whole):
+        return whole
+    indices = [shape[0] * shape[1] for shape in labels]
+    return indices if width == features + sum(indices) else None
+
+
+def describe_stride(inputs: Sequence[Shape], labels: Sequence[Shape]) -> str:
+    """``74 values (inputs 1:1:64 + labels 1:1:10)``."""
+    total = sum(map(size_of, (*inputs, *labels)))
+    ins, outs = (" and ".join(map(show, shapes)) for shapes in (inputs, labels))
+    return f"{total} values (inputs {ins} + labels {outs})" if labels else f"{total} values (inputs {ins}, no label)"
+
+
+class TableDataset(IndexedDataset):
+    """Samples in the rows of one array (samples, width) of any real type.
+
+    With fewer values than the model's labels need, each label may be one class index. Labels at the end of the rows are
+    skipped when the model is bound without labels and ``label_columns`` says how many they are.
+    """
+
+    kind = "table"
+
+    def __init__(
+        self, table: npt.NDArray[np.generic], name: str = "table", *, label_columns: int | None = None
+    ) -> None:
+        super().__init__(name)
+        if table.ndim != 2:
+            raise self.error(f"expected a table of samples by values, got an array of shape {table.shape}")
+        if not len(table) or not table.shape[1]:
+            raise self.error("there is no sample in it")
+        self._gatherer = RowGatherer(table)
+        self._label_columns = label_columns
+        self._parts: tuple[list[int], list[int]] = ([], [])
+
+    @property
+    def sample_count(self) -> int:
+        return len(self._gatherer.source)
+
+    def scratch_bytes(self, batch_size: int) -> int:
+        return super().scratch_bytes(batch_size) + self._gatherer.scratch_bytes
+
+    def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
+        width = self._gatherer.width
+        features = sum(map(size_of, inputs))
+        raw = split_row(width, inputs, labels)
+        if raw is None and not labels and self._label_columns is not None and width == features + self._label_columns:
+            raw = []
+        if raw is None:
+            raise self.error(
+                f"wrong stride: a sample has {width} values, the model takes {describe_stride(inputs, labels)}"
+            )
+        sizes = [size_of(shape) for shape in inputs]
+        self._parts = (_starts(sizes, 0), _starts(raw, features))
+        return raw
+
+    def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
+        starts = (*self._parts[0], *self._parts[1])
+        self._gatherer.gather(indices, *zip(starts, (*inputs, *labels), strict=True))
+
+
+def _starts(sizes: Sequence[int], first: int) -> list[int]:
+    return [first + sum(sizes[:k]) for k in range(len(sizes))]
