@@ -10,7 +10,7 @@ from nntrainer_py.registry import register_layer
 class Scale(Layer):
     def finalize(self, ctx):
         (x,) = ctx.inputs
-        ctx.weight("scale", x, initializer="ones")
+        ctx.weight("scale", x.replace(batch=1), initializer="ones")
         ctx.output(x)
 
     def forward(self, ctx):
