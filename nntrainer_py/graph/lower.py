@@ -142,6 +142,7 @@ class Lowering:
         seed: int = 0,
         input_derivatives: bool = False,
         keep_gradients: bool = False,
+        convolution: str = "auto",
     ) -> None:
         self.nodes = list(nodes)
         self.batch = batch
@@ -151,6 +152,7 @@ class Lowering:
         self.seed = seed
         self.input_derivatives = input_derivatives
         self.keep_gradients = keep_gradients
+        self.convolution = convolution
         self.emitter = Emitter()
         self.contexts: list[LayerEmitter] = []
         self.inputs: list[Value] = []
@@ -221,8 +223,9 @@ class Lowering:
                     labels = [self.emitter.value(f"{node.name}:label", row.outputs[0].shape, Role.LABEL)]
                     self.labels.extend(labels)
             context = LayerEmitter(
-                self.emitter, node.layer, values, training=self.training, labels=labels, seed=self.seed, output_dims=row.outputs
-            )
+                self.emitter, node.layer, values, training=self.training, labels=labels, seed=self.seed,
+                output_dims=row.outputs, convolution=self.convolution,
+            )  # fmt: skip
             node.layer.weights = row.weights
             self.contexts.append(context)
             _methods(node.layer).forward(context)

@@ -119,7 +119,9 @@ class LayerEmitter:
         labels: Sequence[Value] = (),
         seed: int = 0,
         output_dims: Sequence[TensorDim] = (),
+        convolution: str = "auto",
     ) -> None:
+        self.convolution = convolution  # algorithm of convolutions: auto, direct, winograd2, winograd4
         self.output_dims = tuple(output_dims)  # as finalize declared them
         self.emitter = emitter
         self.layer = layer

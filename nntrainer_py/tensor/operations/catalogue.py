@@ -10,8 +10,12 @@ from nntrainer_py.tensor.operations.record import KINDS, OperationKind
 FAMILIES: dict[str, tuple[str, ...]] = {
     "elementwise": ("activation", "activation_derivative", "add_n", "zeros", "copy", "copy_strided"),
     "reduction": ("bias_gradient",),
-    "matmul": ("matmul",),
+    "matmul": ("matmul", "matmul_gradient"),
     "convolution": ("conv2d", "conv2d_derivative", "conv2d_gradient"),
+    "normalization": (
+        "batch_statistics", "running_update", "batch_normalize", "batch_normalize_sums", "batch_normalize_derivative",
+    ),  # fmt: skip
+    "random": ("dropout",),
     "loss": ("cross_softmax", "cross_softmax_derivative", "l2_loss"),
     "update": ("sgd", "adam", "adamw", "global_norm", "clip_scale"),
     "opaque": ("opaque", "accumulate"),
