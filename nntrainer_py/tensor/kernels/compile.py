@@ -1,9 +1,9 @@
 """The one place that compiles: ``kernel`` turns a Python function over arrays into machine code, lazily and cached.
 
 Numba alone watches only the file of the function it caches, so an edited helper in another file would leave old machine
-code in use.  Here the name of the cache folder holds a hash of every kernel file, the package, Numba and LLVM versions and
-the CPU, so anything that could change the code changes the folder.  Compiled code is looked for in every known folder and
-written to the first one that can be written:
+code in use.  Here the name of the cache folder holds a hash of every kernel file, the package, Numba and LLVM
+versions and the CPU, so anything that could change the code changes the folder.  Compiled code is looked for in every
+known folder and written to the first one that can be written:
 
 1. ``NNTRAINER_CACHE_DIR`` if it is set,
 2. ``__pycache__`` beside the kernels (a package installed for its own user, or an image warmed while it was built),
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import os
 import stat
 import sys
@@ -24,14 +25,18 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import llvmlite
 import llvmlite.binding
 import numba
-from numba.core import caching
+from numba import extending
 
 from nntrainer_py.version import __version__
+
+# Numba types these parts differently from version to version.
+caching: Any = importlib.import_module("numba.core.caching")
+config: Any = importlib.import_module("numba.core.config")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,8 +51,8 @@ KERNELS: dict[str, Kernel[..., Any]] = {}
 @functools.cache
 def cpu() -> tuple[str, str]:
     """Name and feature list of the processor that code is generated for."""
-    name = numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
-    features = numba.config.CPU_FEATURES
+    name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
+    features = config.CPU_FEATURES
     if features is None:
         try:
             features = llvmlite.binding.get_host_cpu_features().flatten()
@@ -65,7 +70,15 @@ def fingerprint() -> str:
         digest.update(path.relative_to(here).as_posix().encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     llvm = ".".join(map(str, llvmlite.binding.llvm_version_info))
-    parts = (__version__, numba.__version__, llvmlite.__version__, llvm, sys.version, llvmlite.binding.get_process_triple(), *cpu())
+    parts = (
+        __version__,
+        numba.__version__,
+        llvmlite.__version__,
+        llvm,
+        sys.version,
+        llvmlite.binding.get_process_triple(),
+        *cpu(),
+    )
     digest.update("\0".join(parts).encode())
     return digest.hexdigest()[:20]
 
@@ -121,7 +134,9 @@ def cache_folders() -> tuple[tuple[Path, ...], Path | None]:
     target = next((folder for folder in candidates if _writable(folder)), None)
     chosen = os.environ.get("NNTRAINER_CACHE_DIR")
     if chosen and target != candidates[0] and not candidates[0].is_dir():
-        warnings.warn(f"NNTRAINER_CACHE_DIR: cannot write to '{chosen}', compiled kernels go to '{target}'", stacklevel=2)
+        warnings.warn(
+            f"NNTRAINER_CACHE_DIR: cannot write to '{chosen}', compiled kernels go to '{target}'", stacklevel=2
+        )
     return tuple(folder for folder in candidates if folder.is_dir()), target
 
 
@@ -211,7 +226,8 @@ class Kernel(Generic[P, R]):
         self.module = body.__module__
         self.parallel = parallel
         self.__doc__ = body.__doc__
-        self.function: Any = numba.njit(
+        compiler = cast(Any, numba.njit)
+        self.function: Any = compiler(
             nogil=True, fastmath=_FASTMATH, error_model="numpy", boundscheck=False, parallel=parallel
         )(body)
         self.function._cache = _KernelCache(body, "parallel" if parallel else "serial")
@@ -241,9 +257,16 @@ def kernel(*, parallel: bool = False) -> Callable[[Callable[P, R]], Kernel[P, R]
 
     def wrap(body: Callable[P, R]) -> Kernel[P, R]:
         if body.__closure__ is not None or "<locals>" in body.__qualname__:
-            raise TypeError(f"{body.__qualname__}: a kernel is a module-level function (variants would share a cache entry)")
+            raise TypeError(
+                f"{body.__qualname__}: a kernel is a module-level function (variants would share a cache entry)"
+            )
         made = Kernel(body, parallel)
         KERNELS[f"{made.module}.{made.name}"] = made
         return made
 
     return wrap
+
+
+def intrinsic(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator for functions that emit LLVM IR themselves (``numba.extending.intrinsic``); module globals only."""
+    return cast(Callable[..., Any], extending.intrinsic(build))

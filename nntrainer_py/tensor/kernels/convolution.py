@@ -1,10 +1,11 @@
 """Direct 2-D convolution (cross-correlation) of float32 NCHW arrays: forward, input derivative, weight gradient.
 
-An implicit matrix product: panels of COLUMNS output pixels (or taps) are gathered from the image as they are needed, so the
-scratch is one panel per part, whatever the layer.  Any kernel, stride, padding, dilation and groups.
+An implicit matrix product: panels of COLUMNS output pixels (or taps) are gathered from the image as they are needed,
+so the scratch is one panel per part, whatever the layer.  Any kernel, stride, padding, dilation and groups.
 
-``geometry`` is the int64 array (groups, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w); padding at the bottom
-and right follows from the shape of the output.  All sums run in an order fixed by the shapes of one sample.
+``geometry`` is the int64 array (groups, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w); padding at
+the bottom and right follows from the shape of the output.  All sums run in an order fixed by the shapes of one
+sample.
 """
 
 from __future__ import annotations
@@ -73,7 +74,15 @@ def _end_inside(offset: int, stride: int, size: int) -> int:
 
 @kernel()
 def _copy(
-    source: int, source_stride: int, target: int, target_stride: int, count: int, low: int, high: int, width: int, step: int
+    source: int,
+    source_stride: int,
+    target: int,
+    target_stride: int,
+    count: int,
+    low: int,
+    high: int,
+    width: int,
+    step: int,
 ) -> None:
     """``copy_run`` with ``step`` floats between the elements read."""
     if step == 1:
@@ -90,7 +99,9 @@ def _copy(
 
 
 @kernel()
-def _add(source: int, source_stride: int, target: int, target_stride: int, count: int, low: int, high: int, step: int) -> None:
+def _add(
+    source: int, source_stride: int, target: int, target_stride: int, count: int, low: int, high: int, step: int
+) -> None:
     """``add_run`` with ``step`` floats between the elements changed."""
     if step == 1:
         add_run(source, source_stride, target, target_stride, count, low, high)
@@ -105,8 +116,17 @@ def _add(source: int, source_stride: int, target: int, target_stride: int, count
 
 @kernel()
 def _gather(
-    image: int, height: int, width: int, channels: int, kernel_height: int, kernel_width: int, geometry: Geometry,
-    row: int, column: int, run: int, target: int
+    image: int,
+    height: int,
+    width: int,
+    channels: int,
+    kernel_height: int,
+    kernel_width: int,
+    geometry: Geometry,
+    row: int,
+    column: int,
+    run: int,
+    target: int,
 ) -> None:
     """Taps of ``channels`` channels for ``run`` output pixels from (row, column): target[(c, i, j), 0:run], stride COLUMNS."""
     plane, taps = height * width, kernel_height * kernel_width
@@ -127,8 +147,16 @@ def _gather(
 
 @kernel()
 def _gather_panel(
-    x: Array, first_channel: int, channels: int, w: Array, geometry: Geometry, out_height: int, out_width: int,
-    first: int, last: int, target: int
+    x: Array,
+    first_channel: int,
+    channels: int,
+    w: Array,
+    geometry: Geometry,
+    out_height: int,
+    out_width: int,
+    first: int,
+    last: int,
+    target: int,
 ) -> None:
     """Panel [(c, i, j), COLUMNS] for the flat output pixels first..last of the batch; lanes beyond them are left."""
     height, width = x.shape[2], x.shape[3]
@@ -179,7 +207,9 @@ def forward_part(
     tile = packed + 4 * block * taps * COLUMNS
     panels = (batch * pixels + COLUMNS - 1) // COLUMNS
     tiles = (per_group + ROWS - 1) // ROWS
-    splits = min(tiles, (parts + groups * panels - 1) // (groups * panels))  # filters are split only if panels are too few
+    splits = min(
+        tiles, (parts + groups * panels - 1) // (groups * panels)
+    )  # filters are split only if panels are too few
     units = groups * panels * splits
     for unit in range(part * units // parts, (part + 1) * units // parts):
         group, split, panel = unit // (panels * splits), unit // panels % splits, unit % panels
@@ -189,9 +219,7 @@ def forward_part(
         for c0 in range(0, channels, block):
             count = min(block, channels - c0)
             depth = count * taps
-            _gather_panel(
-                x, group * channels + c0, count, w, geometry, out_height, out_width, first, last, packed
-            )
+            _gather_panel(x, group * channels + c0, count, w, geometry, out_height, out_width, first, last, packed)
             for m in range(split * tiles // splits * ROWS, min(per_group, (split + 1) * tiles // splits * ROWS), ROWS):
                 rows = min(ROWS, per_group - m)
                 channel = group * per_group + m
@@ -215,7 +243,16 @@ def forward_part(
 
 @kernel()
 def _scatter(
-    tile: int, dx: Array, image: int, channel: int, w: Array, geometry: Geometry, out_width: int, pixel: int, lane: int, run: int
+    tile: int,
+    dx: Array,
+    image: int,
+    channel: int,
+    w: Array,
+    geometry: Geometry,
+    out_width: int,
+    pixel: int,
+    lane: int,
+    run: int,
 ) -> None:
     """Add tile[(i, j), lane:lane + run] to the input pixels that those taps of one channel read."""
     height, width = dx.shape[2], dx.shape[3]
@@ -234,8 +271,12 @@ def _scatter(
 
 
 @kernel()
-def derivative_part(part: int, parts: int, dy: Array, w: Array, dx: Array, geometry: Geometry, scratch: Array) -> None:
+def derivative_part(
+    part: int, parts: int, dy: Array, w: Array, bias: Array, dx: Array, geometry: Geometry, scratch: Array
+) -> None:
     """Part of the gradient of the input: dx [N, C, H, W] from dy [N, filters, OH, OW]; shapes as in ``forward_part``.
+
+    ``bias`` [C], if not empty, is added (a transposed convolution's forward pass).
 
     ``scratch`` has ``derivative_scratch(filters / groups, kh kw, parts)`` bytes.
     """
@@ -252,33 +293,59 @@ def derivative_part(part: int, parts: int, dy: Array, w: Array, dx: Array, geome
     for unit in range(part * units // parts, (part + 1) * units // parts):
         image, group, split = unit // (groups * splits), unit // splits % groups, unit % splits
         low, high = split * channels // splits, (split + 1) * channels // splits
-        dx[image, group * channels + low : group * channels + high] = 0.0
+        for channel in range(group * channels + low, group * channels + high):
+            dx[image, channel] = bias[channel] if bias.size else np.float32(0.0)
         for first in range(0, pixels, COLUMNS):
             columns = min(COLUMNS, pixels - first)
             for f0 in range(0, per_group, deepest):
                 depth = min(deepest, per_group - f0)
                 source = dy[image, group * per_group + f0].ctypes.data + 4 * first
                 for j in range(0, COLUMNS, LANES):
-                    copy_run(source + 4 * j, pixels, packed + 4 * j, COLUMNS, depth, 0, columns - j, LANES, np.float32(1.0))
+                    copy_run(
+                        source + 4 * j, pixels, packed + 4 * j, COLUMNS, depth, 0, columns - j, LANES, np.float32(1.0)
+                    )
                 for channel in range(low, high):
                     for m in range(0, taps, ROWS):
                         rows = min(ROWS, taps - m)
                         weights = w[group * per_group + f0, channel].ctypes.data + 4 * m
                         pack_rows(weights, inner, rows, depth, turned)
                         multiply_rows(
-                            rows, columns, depth, turned, 1, ROWS, packed, COLUMNS, tile + 4 * m * COLUMNS, COLUMNS, 0, 0, 0
+                            rows,
+                            columns,
+                            depth,
+                            turned,
+                            1,
+                            ROWS,
+                            packed,
+                            COLUMNS,
+                            tile + 4 * m * COLUMNS,
+                            COLUMNS,
+                            0,
+                            0,
+                            0,
                         )
                     lane = 0
                     while lane < columns:
                         run = min(min(LANES, columns - lane), out_width - (first + lane) % out_width)
-                        _scatter(tile, dx, image, group * channels + channel, w, geometry, out_width, first + lane, lane, run)
+                        _scatter(
+                            tile, dx, image, group * channels + channel, w, geometry, out_width, first + lane, lane, run
+                        )
                         lane += run
 
 
 @kernel()
 def _gather_taps(
-    x: Array, image: int, first_channel: int, first: int, count: int, w: Array, geometry: Geometry, out_width: int,
-    pixel0: int, pixel1: int, target: int
+    x: Array,
+    image: int,
+    first_channel: int,
+    first: int,
+    count: int,
+    w: Array,
+    geometry: Geometry,
+    out_width: int,
+    pixel0: int,
+    pixel1: int,
+    target: int,
 ) -> None:
     """target[t, 0:pixel1 - pixel0] for the taps first..first + count of one image, rows DEPTH floats apart."""
     height, width = x.shape[2], x.shape[3]
@@ -325,13 +392,17 @@ def gradient_part(
         for image in range(batch):
             for p0 in range(0, pixels, DEPTH):
                 depth = min(DEPTH, pixels - p0)
-                _gather_taps(x, image, group * channels, first, columns, dw, geometry, out_width, p0, p0 + depth, gathered)
+                _gather_taps(
+                    x, image, group * channels, first, columns, dw, geometry, out_width, p0, p0 + depth, gathered
+                )
                 for j in range(0, COLUMNS, LANES):
                     for k in range(0, depth, LANES):
                         source, place = gathered + 4 * (j * DEPTH + k), packed + 4 * (k * COLUMNS + j)
                         transpose(source, DEPTH, place, COLUMNS, columns - j, depth - k)
                 mode = ADD_ROWS if accumulate or image > 0 or p0 > 0 else 0
-                for m in range(split * tiles // splits * ROWS, min(per_group, (split + 1) * tiles // splits * ROWS), ROWS):
+                for m in range(
+                    split * tiles // splits * ROWS, min(per_group, (split + 1) * tiles // splits * ROWS), ROWS
+                ):
                     rows = min(ROWS, per_group - m)
                     target = dw.ctypes.data + 4 * ((group * per_group + m) * inner + first)
                     source = dy[image, group * per_group + m].ctypes.data + 4 * p0
@@ -348,24 +419,28 @@ def forward(x: Array, w: Array, bias: Array, out: Array, geometry: Geometry, scr
 
 
 @kernel(parallel=True)
-def forward_parallel(x: Array, w: Array, bias: Array, out: Array, geometry: Geometry, scratch: Array, parts: int) -> None:
+def forward_parallel(
+    x: Array, w: Array, bias: Array, out: Array, geometry: Geometry, scratch: Array, parts: int
+) -> None:
     """``forward_part`` on several threads."""
     for part in prange(parts):
         forward_part(part, parts, x, w, bias, out, geometry, scratch)
 
 
 @kernel()
-def derivative(dy: Array, w: Array, dx: Array, geometry: Geometry, scratch: Array, parts: int) -> None:
+def derivative(dy: Array, w: Array, bias: Array, dx: Array, geometry: Geometry, scratch: Array, parts: int) -> None:
     """``derivative_part`` on this thread."""
     for part in range(parts):
-        derivative_part(part, parts, dy, w, dx, geometry, scratch)
+        derivative_part(part, parts, dy, w, bias, dx, geometry, scratch)
 
 
 @kernel(parallel=True)
-def derivative_parallel(dy: Array, w: Array, dx: Array, geometry: Geometry, scratch: Array, parts: int) -> None:
+def derivative_parallel(
+    dy: Array, w: Array, bias: Array, dx: Array, geometry: Geometry, scratch: Array, parts: int
+) -> None:
     """``derivative_part`` on several threads."""
     for part in prange(parts):
-        derivative_part(part, parts, dy, w, dx, geometry, scratch)
+        derivative_part(part, parts, dy, w, bias, dx, geometry, scratch)
 
 
 @kernel()
@@ -376,7 +451,9 @@ def gradient(x: Array, dy: Array, dw: Array, geometry: Geometry, accumulate: int
 
 
 @kernel(parallel=True)
-def gradient_parallel(x: Array, dy: Array, dw: Array, geometry: Geometry, accumulate: int, scratch: Array, parts: int) -> None:
+def gradient_parallel(
+    x: Array, dy: Array, dw: Array, geometry: Geometry, accumulate: int, scratch: Array, parts: int
+) -> None:
     """``gradient_part`` on several threads."""
     for part in prange(parts):
         gradient_part(part, parts, x, dy, dw, geometry, accumulate, scratch)

@@ -1,7 +1,7 @@
 """Matrix products of float32 arrays on the register tile.
 
-``C[b] (+)= op(A[b]) op(B[b])`` with an optional bias row and rectification.  The sum over the inner dimension runs in blocks of
-``DEPTH`` in ascending order, whatever the number of rows, the position of a row, the batch or the threads.
+``C[b] (+)= op(A[b]) op(B[b])`` with an optional bias row and rectification.  The sum over the inner dimension runs in
+blocks of ``DEPTH`` in ascending order, whatever the number of rows, the position of a row, the batch or the threads.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from nntrainer_py.tensor.kernels.micro_kernel import (
 )
 
 Array = npt.NDArray[np.float32]
+Rate = npt.NDArray[np.float64]
 
 DEPTH = 256  # inner dimension per block: a packed panel (32 KiB) stays in the first cache
 PANELS = 4  # column panels packed side by side: A is read once per PANELS * COLUMNS columns
@@ -41,7 +42,7 @@ def _part_floats(depth: int, columns: int) -> int:
 
 
 @kernel()
-def pack_columns(source: int, stride: int, depth: int, columns: int, scale: float, target: int) -> None:
+def pack_columns(source: int, stride: int, depth: int, columns: int, scale: np.float32, target: int) -> None:
     """Packed panel [depth, COLUMNS] of the rows at ``source`` times ``scale``, zero beyond ``columns``."""
     for j in range(0, COLUMNS, LANES):
         copy_run(source + 4 * j, stride, target + 4 * j, COLUMNS, depth, 0, columns - j, LANES, scale)
@@ -66,7 +67,19 @@ def pack_rows(source: int, stride: int, rows: int, depth: int, target: int) -> N
 
 @kernel()
 def multiply_rows(
-    rows: int, columns: int, k: int, a: int, sai: int, sak: int, b: int, sbk: int, c: int, ldc: int, init: int, ldi: int, mode: int
+    rows: int,
+    columns: int,
+    k: int,
+    a: int,
+    sai: int,
+    sak: int,
+    b: int,
+    sbk: int,
+    c: int,
+    ldc: int,
+    init: int,
+    ldi: int,
+    mode: int,
 ) -> None:
     """``product`` for any number of rows up to ROWS, in pieces that the micro-kernel has."""
     done = 0
@@ -80,8 +93,22 @@ def multiply_rows(
 
 @kernel()
 def _block(
-    a: int, sai: int, sak: int, b: int, ldb: int, direct: int, c: int, n: int, bias: int, packed: int,
-    row0: int, row1: int, columns: int, depth: int, k0: int, mode: int
+    a: int,
+    sai: int,
+    sak: int,
+    b: int,
+    ldb: int,
+    direct: int,
+    c: int,
+    n: int,
+    bias: int,
+    packed: int,
+    row0: int,
+    row1: int,
+    columns: int,
+    depth: int,
+    k0: int,
+    mode: int,
 ) -> None:
     """Rows row0..row1 of one block of columns for one block of the inner dimension; ``packed`` holds B's panels."""
     tile = packed + 4 * depth * ((columns + COLUMNS - 1) // COLUMNS) * COLUMNS
@@ -106,14 +133,25 @@ def _block(
 
 @kernel()
 def matmul_part(
-    part: int, parts: int, a: Array, transpose_a: int, b: Array, transpose_b: int, bias: Array, c: Array,
-    scale: Array, accumulate: int, relu: int, scratch: Array
+    part: int,
+    parts: int,
+    a: Array,
+    transpose_a: int,
+    b: Array,
+    transpose_b: int,
+    bias: Array,
+    c: Array,
+    rate: Rate,
+    accumulate: int,
+    relu: int,
+    scratch: Array,
 ) -> None:
-    """Part ``part`` of ``parts`` of ``C[b] (+)= scale op(A[b]) op(B[b])``, then ``+ bias``, then ``max(., 0)``.
+    """Part ``part`` of ``parts`` of ``C[b] (+)= op(A[b]) op(B[b])``, then ``+ bias``, then ``max(., 0)``.
 
     A is [batch, M, K] ([batch, K, M] if ``transpose_a``), B is [batch or 1, K, N] ([.., N, K] if ``transpose_b``), C is
-    [batch, M, N]; ``bias`` has N elements or none; ``scale`` has one element, or none for 1 (not with ``transpose_b``);
-    all contiguous float32.  ``scratch`` has ``matmul_scratch(K, N, parts)`` bytes.
+    [batch, M, N]; ``bias`` has N elements or none (and is not added where ``accumulate``).  With an element in
+    ``rate`` the product is multiplied by minus it (a step of gradient descent on C; not with ``transpose_b``).  All
+    contiguous. ``scratch`` has ``matmul_scratch(K, N, parts)`` bytes.
     """
     batch, m, n = c.shape
     k = a.shape[1] if transpose_a else a.shape[2]
@@ -124,7 +162,9 @@ def matmul_part(
     splits = min(tiles, (parts + batch * panels - 1) // (batch * panels))  # rows are split only if panels are too few
     units = batch * panels * splits
     first, last = part * units // parts, (part + 1) * units // parts
-    factor = scale[0] if scale.size else np.float32(1.0)
+    factor = np.float32(1.0)
+    if rate.size:
+        factor = np.float32(-rate[0])
     packed = scratch.ctypes.data + 4 * part * (scratch.size // parts)
     finish = RELU if relu else 0
     while first < last:
@@ -136,7 +176,7 @@ def matmul_part(
         j0 = panel * COLUMNS
         columns = min(many * COLUMNS, n - j0)
         # Few rows read B too seldom to repay packing; a last narrow panel has no COLUMNS floats to read in each row.
-        direct = 1 if row1 - row0 <= ROWS and transpose_b == 0 and columns % COLUMNS == 0 and scale.size == 0 else 0
+        direct = 1 if row1 - row0 <= ROWS and transpose_b == 0 and columns % COLUMNS == 0 and rate.size == 0 else 0
         a_at, c_at = a[at].ctypes.data, c[at].ctypes.data + 4 * j0
         b_at = b[at if b.shape[0] > 1 else 0].ctypes.data + (4 * j0 * ldb if transpose_b else 4 * j0)
         bias_at = bias.ctypes.data + 4 * j0 if bias.size else 0
@@ -155,24 +195,59 @@ def matmul_part(
                 mode, init = ADD_ROWS, bias_at
             if k0 + depth == k:
                 mode |= finish
-            _block(a_at, sai, sak, b_at + 4 * k0 * ldb, ldb, direct, c_at, n, init, packed, row0, row1, columns, depth, k0, mode)
+            _block(
+                a_at,
+                sai,
+                sak,
+                b_at + 4 * k0 * ldb,
+                ldb,
+                direct,
+                c_at,
+                n,
+                init,
+                packed,
+                row0,
+                row1,
+                columns,
+                depth,
+                k0,
+                mode,
+            )
 
 
 @kernel()
 def matmul(
-    a: Array, transpose_a: int, b: Array, transpose_b: int, bias: Array, c: Array, scale: Array, accumulate: int, relu: int,
-    scratch: Array, parts: int
+    a: Array,
+    transpose_a: int,
+    b: Array,
+    transpose_b: int,
+    bias: Array,
+    c: Array,
+    rate: Rate,
+    accumulate: int,
+    relu: int,
+    scratch: Array,
+    parts: int,
 ) -> None:
     """``matmul_part`` on this thread; ``parts`` is 1 (the argument keeps the signatures of the two variants equal)."""
     for part in range(parts):
-        matmul_part(part, parts, a, transpose_a, b, transpose_b, bias, c, scale, accumulate, relu, scratch)
+        matmul_part(part, parts, a, transpose_a, b, transpose_b, bias, c, rate, accumulate, relu, scratch)
 
 
 @kernel(parallel=True)
 def matmul_parallel(
-    a: Array, transpose_a: int, b: Array, transpose_b: int, bias: Array, c: Array, scale: Array, accumulate: int, relu: int,
-    scratch: Array, parts: int
+    a: Array,
+    transpose_a: int,
+    b: Array,
+    transpose_b: int,
+    bias: Array,
+    c: Array,
+    rate: Rate,
+    accumulate: int,
+    relu: int,
+    scratch: Array,
+    parts: int,
 ) -> None:
     """``matmul_part`` on ``parts`` threads."""
     for part in prange(parts):
-        matmul_part(part, parts, a, transpose_a, b, transpose_b, bias, c, scale, accumulate, relu, scratch)
+        matmul_part(part, parts, a, transpose_a, b, transpose_b, bias, c, rate, accumulate, relu, scratch)

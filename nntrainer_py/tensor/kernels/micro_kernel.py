@@ -1,21 +1,24 @@
-"""The register-tiled matrix product and its helpers, emitted as LLVM IR (Numba alone does not keep a tile in registers).
+"""The register-tiled matrix product and its helpers, emitted as LLVM IR (Numba alone does not keep a tile in
+registers).
 
-Everything takes addresses (integers) and strides counted in floats.  A tile of ``ROWS`` x ``COLUMNS`` sums fits the vector
-registers of the processor: 8 x 32 with AVX-512, 6 x 16 with AVX2 and with NEON, 4 x 8 otherwise.  Each sum is formed over k in
-ascending order by multiply-add, whatever the tile it lies in: a row's result depends on neither its neighbours nor its position.
+Everything takes addresses (integers) and strides counted in floats.  A tile of ``ROWS`` x ``COLUMNS`` sums fits the
+vector registers of the processor: 8 x 32 with AVX-512, 6 x 16 with AVX2 and with NEON, 4 x 8 otherwise.  Each sum is
+formed over k in ascending order by multiply-add, whatever the tile it lies in: a row's result depends on neither its
+neighbours nor its position.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from nntrainer_py.tensor.kernels.compile import cpu
+from nntrainer_py.tensor.kernels.compile import cpu, intrinsic
+
+cgutils: Any = importlib.import_module("numba.core.cgutils")  # typed in some versions of Numba only
 
 I64, I32, I1, F32 = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.FloatType()
 _INT = types.int64
@@ -220,8 +223,9 @@ def product(  # type: ignore[no-untyped-def]
 ):
     """C[rows, columns] = A[rows, k] B[k, COLUMNS], then the epilogue of ``mode``.
 
-    ``rows`` is ROWS, 4, 2 or 1; A(i, k) lies at a + 4 (i sai + k sak), B(k, j) at b + 4 (k sbk + j) with COLUMNS readable floats
-    in each row, C(i, j) at c + 4 (i ldc + j), init at init + 4 (i ldi + j); only ``columns`` columns of C and init are touched.
+    ``rows`` is ROWS, 4, 2 or 1; A(i, k) lies at a + 4 (i sai + k sak), B(k, j) at b + 4 (k sbk + j) with COLUMNS
+    readable floats in each row, C(i, j) at c + 4 (i ldc + j), init at init + 4 (i ldi + j); only ``columns`` columns
+    of C and init are touched.
     """
     signature = types.void(*[_INT] * 13)
 
@@ -265,7 +269,9 @@ def _transpose_function(module: Any) -> Any:
     )
     with builder.if_else(whole) as (full, part):
         with full:
-            vectors = [_load(builder, builder.add(source, builder.mul(from_step, _const(i))), kind) for i in range(LANES)]
+            vectors = [
+                _load(builder, builder.add(source, builder.mul(from_step, _const(i))), kind) for i in range(LANES)
+            ]
             for i, value in enumerate(_transposed(builder, vectors)):
                 _store(builder, value, builder.add(target, builder.mul(to_step, _const(i))))
         with part:  # rows beyond the matrix become zero columns of the target; columns beyond it are not written
@@ -305,7 +311,7 @@ def _counted_loop(builder: Any, count: Any, body: Callable[[Any], None]) -> None
 def copy_run(  # type: ignore[no-untyped-def]
     context, source, source_stride, target, target_stride, count, low, high, width, scale
 ):
-    """For each of ``count`` rows: target[l] = scale source[l] where low <= l < high, zero elsewhere, for l < width <= LANES."""
+    """``count`` rows: target[l] = scale source[l] where low <= l < high, zero elsewhere, for l < width <= LANES."""
     signature = types.void(*[_INT] * 8, types.float32)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -332,7 +338,7 @@ def copy_run(  # type: ignore[no-untyped-def]
 def copy_every_second(  # type: ignore[no-untyped-def]
     context, source, source_stride, target, target_stride, count, low, high, width
 ):
-    """For each of ``count`` rows: target[l] = source[2 l] where low <= l < high, zero elsewhere, for l < width <= LANES."""
+    """``count`` rows: target[l] = source[2 l] where low <= l < high, zero elsewhere, for l < width <= LANES."""
     signature = types.void(*[_INT] * 8)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

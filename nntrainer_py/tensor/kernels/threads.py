@@ -8,12 +8,13 @@ from typing import Any
 
 import numba
 
+config: Any = importlib.import_module("numba.core.config")  # typed in some versions of Numba only
 _PREFERENCE = ("omp", "tbb", "workqueue")
 
 
 def limit() -> int:
     """Largest number of threads that can be asked for: fixed by Numba when the process starts."""
-    return int(numba.config.NUMBA_NUM_THREADS)
+    return int(config.NUMBA_NUM_THREADS)
 
 
 def available() -> int:
@@ -43,12 +44,12 @@ def layer() -> str:
 
     _prefer_openmp()
     touch.function(1)
-    return str(numba.threading_layer())
+    return str(importlib.import_module("numba.np.ufunc.parallel").threading_layer())
 
 
 def _prefer_openmp() -> None:
-    """Prefer the layer with the cheapest fork and join (3 against 55 microseconds), unless the user or a running pool decided."""
+    """Prefer the layer with the cheapest fork and join (3 against 55 us), unless the user or a running pool decided."""
     launcher: Any = importlib.import_module("numba.np.ufunc.parallel")
     decided = launcher._is_initialized or "NUMBA_THREADING_LAYER" in os.environ
     if not decided and "NUMBA_THREADING_LAYER_PRIORITY" not in os.environ:
-        numba.config.THREADING_LAYER_PRIORITY = list(_PREFERENCE)
+        config.THREADING_LAYER_PRIORITY = list(_PREFERENCE)

@@ -1,0 +1,223 @@
+"""2-D convolution (cross-correlation), NCHW: forward, gradient of the input, gradient of the weight.
+
+Attributes of all three: ``stride`` (2), ``padding`` (top, bottom, left, right), ``dilation`` (2), ``groups`` and
+``algorithm``: ``direct``, ``winograd2``, ``winograd4`` or ``auto``, which decides from the shapes of one sample.
+A transposed convolution is the same three with the roles of input and output exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
+
+ALGORITHMS = ("auto", "direct", "winograd2", "winograd4")
+_GFLOPS = 50.0  # floating-point operations per nanosecond of one core, for estimates of cost
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The attributes of a convolution, checked."""
+
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int]
+    groups: int
+    algorithm: str
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> Window:
+        stride, dilation = tuple(attributes.get("stride", (1, 1))), tuple(attributes.get("dilation", (1, 1)))
+        padding = tuple(attributes.get("padding", (0, 0, 0, 0)))
+        algorithm, groups = attributes.get("algorithm", "auto"), attributes.get("groups", 1)
+        for what, value, count, least in (
+            ("stride", stride, 2, 1),
+            ("dilation", dilation, 2, 1),
+            ("padding", padding, 4, 0),
+        ):
+            if len(value) != count or min(value) < least:
+                raise ValueError(f"convolution: {what}: expected {count} integers of at least {least}, got {value}")
+        if algorithm not in ALGORITHMS:
+            raise ValueError(f"convolution: algorithm: expected one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        if groups < 1:
+            raise ValueError(f"convolution: groups: expected a positive integer, got {groups}")
+        return cls(stride, padding, dilation, groups, algorithm)
+
+    def output_size(self, size: tuple[int, int], kernel: tuple[int, int]) -> tuple[int, int]:
+        """Height and width of the output for an input of ``size``."""
+        found = []
+        for axis in (0, 1):
+            reach = (kernel[axis] - 1) * self.dilation[axis] + 1
+            room = size[axis] + self.padding[2 * axis] + self.padding[2 * axis + 1] - reach
+            if room < 0:
+                raise ValueError(f"convolution: a kernel reaching over {reach} does not fit an input of {size[axis]}")
+            found.append(room // self.stride[axis] + 1)
+        return found[0], found[1]
+
+    def geometry(self) -> Array:
+        """What the kernels read."""
+        values = (self.groups, *self.stride, self.padding[0], self.padding[2], *self.dilation)
+        return np.array(values, np.int64)
+
+    def check_groups(self, channels: int, filters: int) -> None:
+        if channels % self.groups or filters % self.groups:
+            raise ValueError(
+                f"convolution: {self.groups} groups divide neither {channels} channels nor {filters} filters"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Shapes of input, weight and output of one convolution, whichever of them are read or written."""
+
+    x: tuple[int, int, int, int]
+    w: tuple[int, int, int, int]
+    y: tuple[int, int, int, int]
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.y[0] * self.y[2] * self.y[3] * self.w[0] * self.w[1] * self.w[2] * self.w[3]
+
+    @property
+    def taps(self) -> int:
+        return self.w[2] * self.w[3]
+
+
+class _Convolution(OperationKind):
+    """What the three kinds share."""
+
+    def shapes(self, operation: Operation) -> Shapes:
+        raise NotImplementedError
+
+    def cost(self, operation: Operation) -> float:
+        return max(self.shapes(operation).flops / _GFLOPS, super().cost(operation))
+
+    def parts(self, operation: Operation, threads: int) -> int:
+        from nntrainer_py.tensor.kernels.matmul import PARALLEL_FLOPS
+
+        return threads if threads > 1 and self.shapes(operation).flops >= PARALLEL_FLOPS else 1
+
+
+def _four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    if len(shape) != 4:
+        raise ValueError(f"convolution: expected 4 axes, got {shape}")
+    return shape[0], shape[1], shape[2], shape[3]
+
+
+class Conv2d(_Convolution):
+    """``out = convolution(x, w) (+ bias)``: x (N, C, H, W), w (filters, C / groups, kh, kw), ``filters`` biases."""
+
+    name = "conv2d"
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        window, x, w = Window.of(attributes), _four(reads["x"].shape), _four(reads["w"].shape)
+        window.check_groups(x[1], w[0])
+        if w[1] * window.groups != x[1]:
+            raise ValueError(f"conv2d: a weight of {w} for an input of {x} in {window.groups} groups")
+        if "bias" in reads and reads["bias"].size != w[0]:
+            raise ValueError(f"conv2d: a bias of {reads['bias'].size} elements for {w[0]} filters")
+        return {"out": Spec((x[0], w[0], *window.output_size(x[2:], w[2:])))}
+
+    def shapes(self, operation: Operation) -> Shapes:
+        reads = operation.reads
+        return Shapes(_four(reads["x"].shape), _four(reads["w"].shape), _four(operation.writes["out"].shape))
+
+    def scratch(self, operation: Operation, threads: int) -> int:
+        from nntrainer_py.tensor.kernels.convolution import forward_scratch
+
+        shapes = self.shapes(operation)
+        return forward_scratch(shapes.w[1], shapes.taps, self.parts(operation, threads))
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        from nntrainer_py.tensor.kernels import convolution as kernels
+
+        parts = self.parts(operation, run.threads)
+        geometry, scratch = Window.of(operation.attributes).geometry(), run.scratch.view(np.float32)
+        bias = arrays["bias"].reshape(-1) if "bias" in arrays else np.empty(0, np.float32)
+        function = kernels.forward if parts == 1 else kernels.forward_parallel
+        return function.function, (arrays["x"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
+
+
+class Conv2dDerivative(_Convolution):
+    """Gradient of the input, of ``size`` = (height, width), from the gradient ``g`` of the output and the weight ``w``.
+
+    With ``bias`` (one element per channel of the result) it is the forward pass of a transposed convolution.
+    """
+
+    name = "conv2d_derivative"
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        window, g, w = Window.of(attributes), _four(reads["g"].shape), _four(reads["w"].shape)
+        size = tuple(attributes["size"])
+        window.check_groups(w[1] * window.groups, g[1])
+        if g[1] != w[0] or window.output_size((size[0], size[1]), w[2:]) != g[2:]:
+            raise ValueError(f"conv2d_derivative: {g} is not the output for an input of {size} and a weight of {w}")
+        if "bias" in reads and reads["bias"].size != w[1] * window.groups:
+            raise ValueError(
+                f"conv2d_derivative: a bias of {reads['bias'].size} elements for {w[1] * window.groups} channels"
+            )
+        return {"out": Spec((g[0], w[1] * window.groups, *size))}
+
+    def shapes(self, operation: Operation) -> Shapes:
+        reads = operation.reads
+        return Shapes(_four(operation.writes["out"].shape), _four(reads["w"].shape), _four(reads["g"].shape))
+
+    def scratch(self, operation: Operation, threads: int) -> int:
+        from nntrainer_py.tensor.kernels.convolution import derivative_scratch
+
+        shapes, groups = self.shapes(operation), Window.of(operation.attributes).groups
+        return derivative_scratch(shapes.w[0] // groups, shapes.taps, self.parts(operation, threads))
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        from nntrainer_py.tensor.kernels import convolution as kernels
+
+        parts = self.parts(operation, run.threads)
+        geometry, scratch = Window.of(operation.attributes).geometry(), run.scratch.view(np.float32)
+        bias = arrays["bias"].reshape(-1) if "bias" in arrays else np.empty(0, np.float32)
+        function = kernels.derivative if parts == 1 else kernels.derivative_parallel
+        return function.function, (arrays["g"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
+
+
+class Conv2dGradient(_Convolution):
+    """Gradient of the weight with kernel ``kernel_size`` from the input ``x`` and the gradient ``g`` of the output."""
+
+    name = "conv2d_gradient"
+    accumulates = True
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        window, x, g = Window.of(attributes), _four(reads["x"].shape), _four(reads["g"].shape)
+        kernel = tuple(attributes["kernel_size"])
+        window.check_groups(x[1], g[1])
+        if x[0] != g[0] or window.output_size(x[2:], (kernel[0], kernel[1])) != g[2:]:
+            raise ValueError(f"conv2d_gradient: {g} is not the output for an input of {x} and a kernel of {kernel}")
+        return {"out": Spec((g[1], x[1] // window.groups, *kernel))}
+
+    def shapes(self, operation: Operation) -> Shapes:
+        reads = operation.reads
+        x, g = _four(reads["x"].shape), _four(reads["g"].shape)
+        kernel = tuple(operation.attributes["kernel_size"])
+        return Shapes(x, (g[1], x[1] // Window.of(operation.attributes).groups, kernel[0], kernel[1]), g)
+
+    def scratch(self, operation: Operation, threads: int) -> int:
+        from nntrainer_py.tensor.kernels.convolution import gradient_scratch
+
+        return gradient_scratch(self.parts(operation, threads))
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        from nntrainer_py.tensor.kernels import convolution as kernels
+
+        parts = self.parts(operation, run.threads)
+        geometry, scratch = Window.of(operation.attributes).geometry(), run.scratch.view(np.float32)
+        weight = arrays["out"].reshape(self.shapes(operation).w)
+        function = kernels.gradient if parts == 1 else kernels.gradient_parallel
+        arguments = (arrays["x"], arrays["g"], weight, geometry, int(operation.accumulate), scratch, parts)
+        return function.function, arguments
+
+
+register(Conv2d())
+register(Conv2dDerivative())
+register(Conv2dGradient())
