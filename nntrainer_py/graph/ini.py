@@ -318,7 +318,7 @@ def dump(sections: Iterable[Section]) -> str:
     """The text of sections; reading it gives the same sections, and dumping those the same text.
 
     Values are quoted where they need it, and lines that would be too long are continued. `DescriptionError` when a
-    name, key or value cannot be written at all (line ends, NUL, nothing).
+    name, key or value cannot be written at all (line ends, NUL, nothing), or a section has no entry.
     """
     faults: list[Fault] = []
     blocks = []
@@ -326,6 +326,8 @@ def dump(sections: Iterable[Section]) -> str:
         title = section.title or section.name
         if any(c in title for c in "]\r\n\0") or title != title.strip(_BLANKS):
             faults.append(Fault("", 0, title, "", f"the section name {quoted(title)} cannot be written"))
+        if not section.entries:
+            faults.append(Fault("", 0, title, "", "a section without entries cannot be written"))
         lines = [f"[{title}]"]
         for entry in section.entries:
             if not _writable(entry):
