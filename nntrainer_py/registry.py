@@ -117,7 +117,14 @@ _KNOWN_LAYERS = (
 
 LAYERS = Registry(
     "layer",
-    {},
+    {
+        "activation": "nntrainer_py.layers.activation:Activation",
+        "batch_normalization": "nntrainer_py.layers.batch_normalization:BatchNormalization",
+        "conv2d": "nntrainer_py.layers.conv2d:Conv2D",
+        "dropout": "nntrainer_py.layers.dropout:Dropout",
+        "fully_connected": "nntrainer_py.layers.fully_connected:FullyConnected",
+        "input": "nntrainer_py.layers.input:Input",
+    },
     aliases={
         "conv2d_transpose": "conv2dtranspose",
         "cosine": "cos",
