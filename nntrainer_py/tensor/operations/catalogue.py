@@ -10,6 +10,7 @@ from nntrainer_py.tensor.operations.record import KINDS, OperationKind
 FAMILIES: dict[str, tuple[str, ...]] = {
     "elementwise": ("activation", "activation_derivative", "add_n", "zeros", "copy", "copy_strided"),
     "reduction": ("bias_gradient",),
+    "softmax": ("softmax", "softmax_derivative"),
     "matmul": ("matmul", "matmul_gradient"),
     "convolution": ("conv2d", "conv2d_derivative", "conv2d_gradient"),
     "normalization": (

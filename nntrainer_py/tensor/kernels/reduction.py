@@ -1,0 +1,57 @@
+"""Sums over all axes but one. An array is seen as ``(outer, kept, inner)``; sums are formed in float64 in fixed order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import prange
+
+from nntrainer_py.tensor.kernels.compile import kernel
+
+Array = npt.NDArray[Any]
+COLUMNS = 64  # kept elements that one thread takes at a time when they are the last axis
+
+
+@kernel()
+def sum_columns(x: Array, out: Array, accumulate: bool, sums: Array, first: int, last: int) -> None:
+    """``x`` (outer, kept): the sum of each column ``first <= j < last``; ``sums`` is float64 work space (kept)."""
+    for j in range(first, last):
+        sums[j] = 0.0
+    for i in range(x.shape[0]):
+        for j in range(first, last):
+            sums[j] += np.float64(x[i, j])
+    if accumulate:
+        for j in range(first, last):
+            out[j] += np.float32(sums[j])
+    else:
+        for j in range(first, last):
+            out[j] = np.float32(sums[j])
+
+
+@kernel()
+def sum_planes(x: Array, out: Array, accumulate: bool, first: int, last: int) -> None:
+    """``x`` (outer, kept, inner): the sum of each ``x[:, k, :]`` with ``first <= k < last``."""
+    for k in range(first, last):
+        total = 0.0
+        for i in range(x.shape[0]):
+            part = np.float32(0.0)
+            for j in range(x.shape[2]):
+                part += x[i, k, j]
+            total += np.float64(part)
+        out[k] = np.float32(total) + (out[k] if accumulate else np.float32(0.0))
+
+
+@kernel(parallel=True)
+def sum_columns_parallel(x: Array, out: Array, accumulate: bool, sums: Array, parts: int) -> None:
+    """`sum_columns`, COLUMNS of them at a time."""
+    for part in prange(parts):
+        sum_columns(x, out, accumulate, sums, part * COLUMNS, min((part + 1) * COLUMNS, x.shape[1]))
+
+
+@kernel(parallel=True)
+def sum_planes_parallel(x: Array, out: Array, accumulate: bool) -> None:
+    """`sum_planes`, one kept element at a time."""
+    for k in prange(x.shape[1]):
+        sum_planes(x, out, accumulate, k, k + 1)

@@ -1,0 +1,81 @@
+"""softmax over the rows of a matrix, and its derivative. A row's result depends on nothing but the row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import prange
+
+from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.exponential import exp
+
+Array = npt.NDArray[Any]
+f32 = np.float32
+i32 = np.int32
+_SIGN = i32(0x7FFFFFFF)
+
+
+@kernel()
+def largest(x: Array, row: int) -> np.float32:
+    """The largest element of a row.
+
+    Bits are compared as integers in the order of the floats, because only that becomes vector code while NaN is heeded.
+    """
+    best = i32(-0x80000000)
+    for j in range(x.shape[1]):
+        bits = np.float32(x[row, j]).view(np.int32)
+        ordered = i32(bits ^ i32(i32(bits >> i32(31)) & _SIGN))
+        best = ordered if ordered > best else best
+    return np.int32(best ^ i32(i32(best >> i32(31)) & _SIGN)).view(np.float32)  # type: ignore[no-any-return]
+
+
+@kernel()
+def softmax(x: Array, out: Array | None, first: int, last: int) -> None:
+    """``exp(x - max) / sum`` of the rows ``first <= i < last`` of ``x``; ``out`` None: in place."""
+    if out is None:
+        result = x
+    else:
+        result = out
+    width = x.shape[1]
+    for i in range(first, last):
+        top = largest(x, i)
+        total = f32(0.0)
+        for j in range(width):
+            e = exp(x[i, j] - top)
+            result[i, j] = e
+            total += e
+        factor = f32(1.0) / total
+        for j in range(width):
+            result[i, j] *= factor
+
+
+@kernel()
+def softmax_derivative(y: Array, g: Array, out: Array | None, first: int, last: int) -> None:
+    """``y * (g - sum(g * y))`` of the rows ``first <= i < last``; ``out`` None: in ``g``."""
+    if out is None:
+        result = g
+    else:
+        result = out
+    width = y.shape[1]
+    for i in range(first, last):
+        inner = f32(0.0)
+        for j in range(width):
+            inner += g[i, j] * y[i, j]
+        for j in range(width):
+            result[i, j] = y[i, j] * (g[i, j] - inner)
+
+
+@kernel(parallel=True)
+def softmax_parallel(x: Array, out: Array | None, step: int, parts: int) -> None:
+    """`softmax`, ``step`` rows at a time."""
+    for part in prange(parts):
+        softmax(x, out, part * step, min((part + 1) * step, x.shape[0]))
+
+
+@kernel(parallel=True)
+def softmax_derivative_parallel(y: Array, g: Array, out: Array | None, step: int, parts: int) -> None:
+    """`softmax_derivative`, ``step`` rows at a time."""
+    for part in prange(parts):
+        softmax_derivative(y, g, out, part * step, min((part + 1) * step, y.shape[0]))
