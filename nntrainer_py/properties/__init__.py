@@ -25,7 +25,8 @@ from nntrainer_py.properties.factories import (
     string,
     unsigned_int,
 )
-from nntrainer_py.properties.kinds import Kind
+from nntrainer_py.properties.kinds import EnumKind, Kind, NameKind, Warn, warn_python
+from nntrainer_py.properties.numbers import IntegerKind, ListKind, NumberKind, bare
 from nntrainer_py.properties.structures import Connection, Padding1D, Padding2D, Shape
 
 __all__ = [
@@ -33,13 +34,20 @@ __all__ = [
     "REQUIRED",
     "Configurable",
     "Connection",
+    "EnumKind",
+    "IntegerKind",
     "Kind",
+    "ListKind",
+    "NameKind",
+    "NumberKind",
     "Padding1D",
     "Padding2D",
     "Property",
     "PropertyError",
     "Required",
     "Shape",
+    "Warn",
+    "bare",
     "boolean",
     "connection",
     "connections",
@@ -58,4 +66,5 @@ __all__ = [
     "shapes",
     "string",
     "unsigned_int",
+    "warn_python",
 ]
