@@ -128,7 +128,7 @@ def _gather(
     run: int,
     target: int,
 ) -> None:
-    """Taps of ``channels`` channels for ``run`` output pixels from (row, column): target[(c, i, j), 0:run], stride COLUMNS."""
+    """target[(c, i, j), 0:run] for ``run`` output pixels from (row, column) on; rows COLUMNS floats apart."""
     plane, taps = height * width, kernel_height * kernel_width
     step = geometry[2]
     for near in range(0, channels, _NEAR):
