@@ -143,6 +143,7 @@ class Lowering:
         input_derivatives: bool = False,
         keep_gradients: bool = False,
         convolution: str = "auto",
+        labels: bool = True,
     ) -> None:
         self.nodes = list(nodes)
         self.batch = batch
@@ -153,6 +154,7 @@ class Lowering:
         self.input_derivatives = input_derivatives
         self.keep_gradients = keep_gradients
         self.convolution = convolution
+        self.with_labels = labels
         self.emitter = Emitter()
         self.contexts: list[LayerEmitter] = []
         self.inputs: list[Value] = []
@@ -218,10 +220,9 @@ class Lowering:
                 values = [self.emitter.value(f"{node.name}:input{i}", dim.shape, Role.INPUT) for i, dim in enumerate(row.inputs)]
                 self.inputs.extend(values)
             labels: list[Value] = []
-            if node.layer.is_loss or getattr(node.layer, "needs_label", False):
-                if self.training or node.layer.is_loss:
-                    labels = [self.emitter.value(f"{node.name}:label", row.outputs[0].shape, Role.LABEL)]
-                    self.labels.extend(labels)
+            if self.with_labels and (node.layer.is_loss or (node.layer.needs_label and self.training)):
+                labels = [self.emitter.value(f"{node.name}:label", row.outputs[0].shape, Role.LABEL)]
+                self.labels.extend(labels)
             context = LayerEmitter(
                 self.emitter, node.layer, values, training=self.training, labels=labels, seed=self.seed,
                 output_dims=row.outputs, convolution=self.convolution,

@@ -42,6 +42,8 @@ class Layer(Configurable):
     emits: ClassVar[bool] = False
     #: a loss: takes a label
     is_loss: ClassVar[bool] = False
+    #: not a loss, but looks at a label while training (centroid_knn)
+    needs_label: ClassVar[bool] = False
     #: derivatives can be passed to the inputs; without, only frozen layers may stand before it
     supports_derivative: ClassVar[bool] = True
     #: a user's layer that gives the same outputs when run again may be recomputed to save memory

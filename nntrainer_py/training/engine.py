@@ -57,7 +57,7 @@ class Program:
         self.lowered = lowered
         self.plan = plan
         self._store = store
-        self._arena = arena
+        self.arena = arena
         self._constants: dict[Value, NDArray[Any]] = {}
         self.inputs = [self.array(value) for value in lowered.inputs]
         self.labels = [self.array(value) for value in lowered.labels]
@@ -92,7 +92,7 @@ class Program:
             whole = self._store.arrays[root.name]
         else:
             itemsize = np.dtype(root.dtype).itemsize
-            return self._arena.view(
+            return self.arena.view(
                 self.plan.offset(root) + value.root_offset * itemsize, value.shape, value.dtype
             )
         if value is root:
@@ -117,9 +117,9 @@ class Engine:
             self._arena = Arena(plan.arena)
         return Program(lowered, plan, self.store, self._arena, self.state, self.threads)
 
-    def fits(self, plan: MemoryPlan) -> bool:
-        """The transient block is large enough for this plan."""
-        return plan.arena <= self._arena.size
+    def current(self, program: Program) -> bool:
+        """The program is bound to the transient block in use."""
+        return program.arena is self._arena
 
     @property
     def arena(self) -> Arena:

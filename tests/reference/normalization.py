@@ -22,7 +22,7 @@ def batch_statistics(reads, attributes, state):
 
 def running_update(reads, attributes, state):
     m = attributes["momentum"]
-    return {"running": m * reads["running"] + (1 - m) * reads["batch"]}
+    return {"running": m * reads["running"].reshape(-1) + (1 - m) * reads["batch"].reshape(-1)}
 
 
 def batch_normalize(reads, attributes, state):

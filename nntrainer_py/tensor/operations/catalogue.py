@@ -13,6 +13,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "softmax": ("softmax", "softmax_derivative"),
     "matmul": ("matmul", "matmul_gradient"),
     "convolution": ("conv2d", "conv2d_derivative", "conv2d_gradient"),
+    "movement": ("concat", "slice", "slice_derivative", "permute"),
     "normalization": (
         "batch_statistics", "running_update", "batch_normalize", "batch_normalize_sums", "batch_normalize_derivative",
     ),  # fmt: skip

@@ -23,6 +23,11 @@ def _folded(array: Array, axis: int) -> Array:
     return array.reshape(math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
 
 
+def _statistics_shape(x: Value, axis: int) -> tuple[int, ...]:
+    """The shape of gamma: 1 everywhere but on ``axis``."""
+    return tuple(size if i == axis else 1 for i, size in enumerate(x.shape))
+
+
 def _is_column(value: Value, axis: int) -> bool:
     return math.prod(value.shape[axis + 1 :]) == 1
 
@@ -54,8 +59,8 @@ class BatchStatistics(OperationKind):
     name = "batch_statistics"
 
     def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
-        size = reads["x"].shape[attributes["axis"]]
-        return {"mean": Spec((1, 1, 1, size)), "variance": Spec((1, 1, 1, size))}
+        shape = _statistics_shape(reads["x"], attributes["axis"])
+        return {"mean": Spec(shape), "variance": Spec(shape)}
 
     def scratch(self, operation: Operation, threads: int) -> int:
         return _work(operation)
@@ -132,8 +137,8 @@ class BatchNormalizeSums(OperationKind):
 
     def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
         _check(reads, attributes["axis"], ("mean", "variance"))
-        size = reads["x"].shape[attributes["axis"]]
-        return {"dgamma": Spec((1, 1, 1, size)), "dbeta": Spec((1, 1, 1, size))}
+        shape = _statistics_shape(reads["x"], attributes["axis"])
+        return {"dgamma": Spec(shape), "dbeta": Spec(shape)}
 
     def scratch(self, operation: Operation, threads: int) -> int:
         return _work(operation)
