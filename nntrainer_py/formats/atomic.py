@@ -1,0 +1,78 @@
+"""Writing a file so that at every moment either the old or the new one is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from nntrainer_py.errors import WeightFileError
+
+#: how the temporary files of an interrupted write can be told
+PREFIX = ".nntrainer-partial-"
+
+
+def write_atomically(path: Path, parts: Iterable[bytes | memoryview], *, error: type[Exception] = WeightFileError) -> None:
+    """Temporary file in the same folder, fsync, rename over the target, fsync of the folder.
+
+    Raises ``error`` with the cause (full disk, read-only folder, a folder in the way); the old file then still stands.
+    """
+    folder = path.parent
+    temporary = ""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(21, "is a folder")
+        handle, temporary = tempfile.mkstemp(prefix=PREFIX, dir=folder)
+        with os.fdopen(handle, "wb") as stream:
+            for part in parts:
+                stream.write(part)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, _mode(path))
+        os.replace(temporary, path)
+        _sync_folder(folder)
+    except OSError as cause:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise error(f"{path}: cannot be written: {cause.strerror or cause}") from None
+    except BaseException:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise
+
+
+def _mode(path: Path) -> int:
+    """Permissions of the file that is replaced, or those of a new file."""
+    try:
+        return path.stat().st_mode & 0o777
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+def _sync_folder(folder: Path) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # not a thing on this system
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def remove_stale(folder: Path) -> list[Path]:
+    """Remove what interrupted writes left behind; returns what was removed."""
+    removed = []
+    for path in folder.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+            removed.append(path)
+    return removed
