@@ -136,8 +136,8 @@ class ArrayDataset(IndexedDataset):
 def layout_problem(have: Sequence[int], want: Shape) -> str:
     """Why samples of shape ``have`` cannot be read as ``want`` (empty text: they can).
 
-    Flat rows fit any shape of the same size, and so do shapes that differ in axes of 1; the same size in another shape would
-    be silently scrambled (height, width, channel for channel, height, width) and is refused.
+    Flat rows fit any shape of the same size, and so do shapes that differ in axes of 1; the same size in another shape
+    would be silently scrambled (height, width, channel for channel, height, width) and is refused.
     """
     if size_of(have) != size_of(want):
         return (

@@ -124,8 +124,8 @@ class Dataset(ABC):
         self.input_dims, self.label_dims = inputs, labels
         if self.normalization is not None:
             self.normalization.check(inputs, self.name)
-        self._bound = True
         self._check_bound_labels()
+        self._bound = True
 
     @abstractmethod
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
@@ -235,7 +235,9 @@ class StreamCursor:
         dataset._require_bound(inputs, labels)
         capacity = len(inputs[0])
         first = self.delivered
-        count = self._move(*([rows.reshape(capacity, -1) for rows in arrays] for arrays in (inputs, labels)), capacity)
+        flat_inputs = [rows.reshape(capacity, -1) for rows in inputs]
+        flat_labels = [rows.reshape(capacity, -1) for rows in labels]
+        count = self._move(flat_inputs, flat_labels, capacity)
         if count:
             numbers = np.arange(first, first + count, dtype=np.int64)
             dataset._finish(numbers, [rows[:count] for rows in inputs], [rows[:count] for rows in labels])
@@ -297,6 +299,11 @@ class StreamCursor:
 
 class StreamDataset(Dataset):
     """Gives samples in an order of its own, from the start again for each epoch."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same samples can be had more than once."""
+        return True
 
     @abstractmethod
     def chunks(self, epoch: int) -> Iterator[tuple[list[AnyArray], list[AnyArray]]]:

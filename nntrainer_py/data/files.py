@@ -1,4 +1,4 @@
-"""Opening a user's file: a clear error for one that is missing, empty, a folder, unreadable or of quite another format."""
+"""Opening a user's file: a clear error when it is missing, empty, a folder, unreadable or of quite another format."""
 
 from __future__ import annotations
 

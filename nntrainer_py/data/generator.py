@@ -1,4 +1,4 @@
-"""Data from the user's own code: generators, NNTrainer's callbacks, map-style and iterable data sets of other libraries."""
+"""Data from the user's own code: generators, NNTrainer's callbacks, data sets of other libraries."""
 
 from __future__ import annotations
 
@@ -46,14 +46,20 @@ class ItemParser:
         return rows, targets
 
     def _split(self, item: object) -> tuple[list[object], list[object]]:
-        pair = isinstance(item, (tuple, list)) and len(item) == 2
         if not self._labels:
-            first = item[0] if pair and isinstance(item, tuple) else item
+            # (x, y) as for training, or the inputs alone; two inputs alone are a pair too, but not of tuples.
+            first = item
+            if (
+                isinstance(item, tuple)
+                and len(item) == 2
+                and (len(self._inputs) != 2 or isinstance(item[0], (tuple, list)))
+            ):
+                first = item[0]
             return self._several(first, len(self._inputs), "inputs"), []
-        if not pair:
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
             length = f" of {len(item)}" if isinstance(item, (tuple, list)) else ""
             raise ValueError(f"expected a pair (inputs, labels), got {type(item).__name__}{length}")
-        inputs, labels = item  # type: ignore[misc]
+        inputs, labels = item
         return (
             self._several(inputs, len(self._inputs), "inputs"),
             self._several(labels, len(self._labels), "labels"),
@@ -106,13 +112,13 @@ def _real(array: AnyArray, what: str) -> AnyArray:
 
 
 class IterableDataset(StreamDataset):
-    """Samples or batches of anything that can be iterated again: a function that makes generators, a torch ``DataLoader``.
+    """Samples or batches of anything that can be iterated again: a function making generators, a torch ``DataLoader``.
 
     Args:
         source: an iterable, started again for each epoch, or a function that gives one; a function with a parameter
-            ``epoch`` gets the epoch's number, so that a resumed run sees the same samples. A generator object or another
-            one-shot iterator can be used up only once: with ``samples_per_epoch`` each epoch takes the next so many
-            samples, without it only one epoch is possible.
+            ``epoch`` gets the epoch's number, so that a resumed run sees the same samples. A generator object or
+            another one-shot iterator can be used up only once: with ``samples_per_epoch`` each epoch takes the next
+            so many samples, without it only one epoch is possible.
         samples_per_epoch: what an epoch has; fewer is an error, more are not taken.
     """
 
@@ -136,6 +142,10 @@ class IterableDataset(StreamDataset):
     @property
     def sample_count(self) -> int | None:
         return self._promised
+
+    @property
+    def repeatable(self) -> bool:
+        return self._once is None
 
     def chunks(self, epoch: int) -> Iterator[Rows]:
         if self._once is not None:

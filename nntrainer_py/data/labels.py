@@ -20,7 +20,7 @@ _CHECKED_AT_ONCE = 1 << 18  # values; bounds the temporaries of a check
 
 
 def encode_labels(raw: int, shape: Sequence[int]) -> Literal["direct", "index"] | None:
-    """How ``raw`` values per sample become a label of ``shape``: as they are, as class indices along the width, or not."""
+    """How ``raw`` values a sample become a label of ``shape``: unchanged, as class indices (one along each width), or not."""
     channel, height, width = shape
     if raw == channel * height * width:
         return "direct"
@@ -82,7 +82,7 @@ class LabelEncoder:
 
 
 def put_labels(values: npt.NDArray[np.generic], rows: Float32, classes: int, numbers: Indices, where: Where) -> None:
-    """Copy labels (count, values) to ``rows`` (count, size), expanding class indices to one-hot rows where they are fewer."""
+    """Copy labels (count, values) to ``rows`` (count, size); fewer values are class indices and become one-hot rows."""
     if values.shape == rows.shape:
         rows[...] = values
         return
@@ -108,7 +108,7 @@ def check_classes(
         numbers: the sample number of each row; by default ``first_index`` and on.
     """
     rows = values.reshape(len(values), -1)
-    good = (rows >= 0) & (rows < classes) & (rows == np.floor(rows))  # type: ignore[operator, call-overload]
+    good = (rows >= 0) & (rows < classes) & (rows == np.floor(rows))  # type: ignore[operator]
     if good.all():
         return
     row, column = np.argwhere(~good)[0]

@@ -13,10 +13,13 @@ from typing import Protocol, Self
 import numpy as np
 
 from nntrainer_py.data.dataset import Dataset, Float32, IndexedDataset, Indices, StreamDataset, size_of
+from nntrainer_py.data.normalization import Normalization
+from nntrainer_py.errors import DataError
 from nntrainer_py.tensor.rng import Stream, nntrainer_shuffle, permutation
 
 SHUFFLE_KINDS = ("counter", "nntrainer")
 _JOIN_SECONDS = 10.0
+_MEASURED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,27 @@ def ring_bytes(
     return (buffer_size + 1) * batch_size * (4 * features + 8)
 
 
+def measure_normalization(dataset: Dataset, method: str, scope: str = "whole") -> Normalization:
+    """Read the data set once, in its own order, and measure how to scale its inputs (see `Normalization.measure`).
+
+    Raises:
+        DataError: the data can be read only once, holds a value that is not finite, or cannot be read.
+    """
+    if isinstance(dataset, StreamDataset) and not dataset.repeatable:
+        raise dataset.error("a normalization is measured in a pass of its own, and this data can be read only once")
+    dims = dataset.input_dims or []
+    kept, dataset.normalization = dataset.normalization, None
+    try:
+        rows = max(1, min(1024, _MEASURED_BYTES // (4 * max(1, sum(map(size_of, dims))))))
+        loader = BatchLoader(dataset, rows, buffer_size=0)
+        batches = ([array[: batch.count] for array in batch.inputs] for batch in loader)
+        return Normalization.measure(batches, dims, method=method, scope=scope)
+    except DataError as error:
+        raise (dataset.error(error.message) if error.origin is None else error) from None
+    finally:
+        dataset.normalization = kept
+
+
 def _check_count(dataset: Dataset, count: int | None, batch_size: int, drop_last: bool) -> None:
     if count == 0:
         raise dataset.error("there is no sample in it")
@@ -204,7 +228,7 @@ class _Slot:
 
     @property
     def bytes(self) -> int:
-        return sum(array.nbytes for array in (*self.inputs, *self.labels, self.indices))
+        return sum(array.nbytes for array in (*self.inputs, *self.labels)) + self.indices.nbytes
 
     def batch(self) -> Batch:
         return Batch(self.inputs, self.labels, self.count, self.indices[: self.count])
@@ -404,4 +428,4 @@ class _ThreadedPass(_Pass):
             return None if self._stop else self._free.popleft()
 
 
-__all__ = ["SHUFFLE_KINDS", "Batch", "BatchLoader", "Position", "ring_bytes"]
+__all__ = ["SHUFFLE_KINDS", "Batch", "BatchLoader", "Position", "measure_normalization", "ring_bytes"]

@@ -115,8 +115,8 @@ class Normalization:
     ) -> Normalization:
         """Measure on batches of raw inputs; each batch is the list of its inputs (count, channel, height, width).
 
-        Mean and variance (over the population) are gathered in float64 and merged batch by batch (Chan, Golub, LeVeque 1979).
-        A feature that never changes gets scale 1.
+        Mean and variance (over the population) are gathered in float64 and merged batch by batch (Chan, Golub and
+        LeVeque 1979). A feature that never changes gets scale 1.
 
         Raises:
             DataError: no sample, or a value that is not finite.

@@ -22,8 +22,8 @@ class RawFileDataset(IndexedDataset):
     """A ``.dat`` file, memory-mapped when it is bound.
 
     Sample i starts at byte ``i * 4 * (sum of inputs + sum of labels)``. A partial sample at the end is ignored, with a
-    notice. The file does not say how long a sample is: when its size is no multiple of the model's sample and the labels
-    read that way make no sense either, the stride is taken to be wrong.
+    notice. The file does not say how long a sample is: when its size is no multiple of the model's sample and the
+    labels read that way make no sense either, the stride is taken to be wrong.
 
     Args:
         path: the file.
@@ -114,8 +114,8 @@ class RawFileDataset(IndexedDataset):
             table = np.memmap(self.path, dtype="<f4", mode="r", shape=(self._bytes // shorter, features + indices))
             if _are_indices(np.asarray(table[:_PROBED_SAMPLES, features:]), max(classes)):
                 raise self.error(
-                    f"wrong stride: {text}; it would hold exactly {len(table)} samples of {shorter} bytes with a class index "
-                    "for each label (integer_labels = true)"
+                    f"wrong stride: {text}; it would hold exactly {len(table)} samples of {shorter} bytes with a class "
+                    "index for each label (integer_labels = true)"
                 )
         if self._label_kinds is not None and not self._labels_make_sense(labels, raw):
             raise self.error(f"wrong stride: {text}, and the values in the place of the labels are no labels")

@@ -1,0 +1,207 @@
+"""Images in a folder for each class, or named by a list file; decoded when they are read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, show
+from nntrainer_py.data.files import checked_file, checked_folder, reason
+from nntrainer_py.data.labels import encode_labels
+from nntrainer_py.errors import DataError, MissingExtraError, Origin, printable, quoted
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
+_FORMATS = ("PNG", "JPEG", "BMP")
+_MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM")
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_MOST_PIXELS = 1 << 26  # a small file can declare an image that fills the memory
+_LONGEST_LINE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    path: Path
+    label: str  # the class name
+    line: int = 0  # in the list file
+
+
+class ImageDataset(IndexedDataset):
+    """PNG, JPEG and BMP images (extra ``images``), scaled to the model's input and to its number of channels.
+
+    Pixels keep their values 0..255, as planes (channel, height, width). Images of another size are resized (bilinear).
+
+    Args:
+        path: a folder with a folder for each class, classes in sorted order; or a list file with one image a line,
+            ``image.png class`` (a blank, tab or comma between, class name or index) or only ``image.png``, whose class
+            is then the folder it lies in. Paths in a list are relative to the list. Blank lines are skipped.
+    """
+
+    kind = "image_folder"
+
+    def __init__(self, path: str | os.PathLike[str], *, origin: Origin | None = None, key: str = "path") -> None:
+        super().__init__(str(path), origin=origin, key=key)
+        self._pillow = _load_pillow()
+        self.path = Path(path)
+        try:
+            if self.path.is_file():
+                self._images = list(_from_list(checked_file(path, key=key)))
+            else:
+                self._images = list(_from_folders(checked_folder(path, key=key), self.notices))
+            if not self._images:
+                raise self.error(
+                    f"there is no image in it (looked for {', '.join(SUFFIXES)} in a folder for each class)"
+                )
+            for image in self._images:
+                _check_start(image, self.path)
+        except DataError as error:
+            raise error.located(origin, key) from None
+        labels = {image.label for image in self._images}
+        if self.path.is_file() and all(label.isdecimal() for label in labels):
+            self._index = {label: int(label) for label in labels}
+        else:
+            self.class_names = tuple(sorted(labels))
+            self._index = {name: index for index, name in enumerate(self.class_names)}
+
+    @property
+    def sample_count(self) -> int:
+        return len(self._images)
+
+    def where(self, sample: int) -> str:
+        image = self._images[sample]
+        return f"{printable(self.name)}:{image.line}" if image.line else f"{printable(str(image.path))}"
+
+    def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
+        if len(inputs) != 1 or len(labels) > 1:
+            raise self.error(f"images are one input and one label, the model has {len(inputs)} and {len(labels)}")
+        if inputs[0][0] not in _MODES:
+            raise self.error(f"images have 1, 3 or 4 channels, the model takes {show(inputs[0])}")
+        if labels and encode_labels(1, labels[0]) is None:
+            raise self.error(f"an image has one class, the model takes labels of {show(labels[0])}")
+        if class_names is not None and self.class_names is not None:
+            unknown = set(self.class_names) - set(class_names)
+            if unknown:
+                raise self.error(f"class {quoted(min(unknown))} is not among those of the training data")
+            self._index = {name: index for index, name in enumerate(class_names)}
+            self.class_names = class_names
+        return [1] if labels else []
+
+    def _check_bound_labels(self) -> None:
+        if not self._encoders:
+            return
+        for number, image in enumerate(self._images):
+            self._encoders[0].check(np.array([self._index[image.label]]), number, self.where)
+
+    def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
+        assert self.input_dims is not None
+        channel, height, width = self.input_dims[0]
+        for row, number in enumerate(indices.tolist()):
+            image = self._images[number]
+            inputs[0][row].reshape(channel, height, width)[...] = self._decode(image, channel, height, width)
+            if labels:
+                labels[0][row] = self._index[image.label]
+
+    def _decode(
+        self, image: _Image, channel: int, height: int, width: int
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+        """The pixels as (channel, height, width)."""
+        pillow = self._pillow
+        try:
+            with pillow.open(image.path, formats=_FORMATS) as opened:
+                if opened.width * opened.height > _MOST_PIXELS:
+                    raise self.error(
+                        f"{printable(str(image.path))}: {opened.width}x{opened.height} pixels are too many"
+                    )
+                wanted = opened.convert(_MODES[channel])
+                if wanted.size != (width, height):
+                    wanted = wanted.resize((width, height), pillow.Resampling.BILINEAR)
+                pixels = np.asarray(wanted, dtype=np.uint8)
+        except (OSError, ValueError, SyntaxError, EOFError, pillow.DecompressionBombError) as error:
+            text = reason(error) if isinstance(error, OSError) and error.strerror else str(error)
+            raise self.error(f"{printable(str(image.path))}: is no readable image: {text}") from None
+        return pixels.reshape(height, width, channel).transpose(2, 0, 1)
+
+
+def _load_pillow() -> ModuleType:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingExtraError("images", "reading images") from None
+    return Image
+
+
+def _from_folders(folder: Path, notices: list[str]) -> Iterator[_Image]:
+    """The images of each class folder, in sorted order."""
+    skipped = 0
+    for name in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")):
+        found = checked_folder(folder / name)
+        for file in sorted(entry.name for entry in os.scandir(found) if not entry.name.startswith(".")):
+            if file.lower().endswith(SUFFIXES):
+                yield _Image(found / file, name)
+            else:
+                skipped += 1
+    if skipped:
+        notices.append(f"{folder}: {skipped} files that are no PNG, JPEG or BMP image were skipped")
+
+
+def _from_list(path: Path) -> Iterator[_Image]:
+    """The images of a list file."""
+    name = printable(str(path))
+    try:
+        with path.open(encoding="utf-8-sig") as stream:  # universal newlines: CR LF and lone CR end a line
+            number = 0
+            while line := stream.readline(_LONGEST_LINE):
+                number += 1
+                if len(line) == _LONGEST_LINE:
+                    raise DataError(f"{name}:{number}: the line is too long for a list of images")
+                if line.strip():
+                    yield _from_line(line.strip(), path.parent, f"{name}:{number}", number)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: is not UTF-8 text (byte {error.start}: {error.reason})") from None
+
+
+def _from_line(line: str, folder: Path, place: str, number: int) -> _Image:
+    """Split at the end of the image's name, so that names may hold blanks and commas."""
+    lower = line.lower()
+    ends = [
+        start + len(suffix)
+        for suffix in SUFFIXES
+        for start in _positions(lower, suffix)
+        if start + len(suffix) == len(line) or line[start + len(suffix)] in " \t,;"
+    ]
+    if not ends:
+        raise DataError(
+            f"{place}: expected the name of an image ({', '.join(SUFFIXES)}) and a class, got {quoted(line)}"
+        )
+    end = max(ends)
+    path = folder / line[:end].strip().strip("\"'")
+    label = line[end:].strip(" \t,;").strip("\"'")
+    if not path.is_file():
+        raise DataError(f"{place}: there is no image {quoted(str(path))}")
+    return _Image(path, label or path.parent.name, number)
+
+
+def _positions(text: str, word: str) -> Iterator[int]:
+    start = text.find(word)
+    while start >= 0:
+        yield start
+        start = text.find(word, start + 1)
+
+
+def _check_start(image: _Image, source: Path) -> None:
+    """Find images that cannot be opened, or are none, before the first step; decoding all would take too long."""
+    place = f"{printable(str(source))}:{image.line}: " if image.line else ""
+    try:
+        with image.path.open("rb") as stream:
+            start = stream.read(8)
+    except OSError as error:
+        raise DataError(f"{place}{printable(str(image.path))}: {reason(error)}") from None
+    if not start.startswith(_MAGIC):
+        raise DataError(f"{place}{printable(str(image.path))}: is no PNG, JPEG or BMP image")
+
+
+__all__ = ["SUFFIXES", "ImageDataset"]
