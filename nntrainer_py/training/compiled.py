@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.errors import DataError
-from nntrainer_py.graph.lower import Lowered, Node, lower
+from nntrainer_py.graph.lower import Lowered, lower
+from nntrainer_py.graph.order import Graph
 from nntrainer_py.memory.plan import MemoryPlan, plan
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.initializers import fill
-from nntrainer_py.tensor.operations.record import StepState, Value
+from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.tensor.rng import Stream
 from nntrainer_py.training.engine import Engine, Program, persistent, transient
 
@@ -44,12 +45,13 @@ class Compiled:
     """Programs by mode and batch size, bound over one engine."""
 
     def __init__(
-        self, nodes: Callable[[bool], list[Node]], optimizer: Optimizer | None = None, options: Options | None = None
+        self, graph: Callable[[bool], Graph], optimizer: Optimizer | None = None, options: Options | None = None
     ) -> None:
-        self._nodes = nodes
+        self._graph = graph  # with or without the losses
         self.optimizer = optimizer
         self.options = options or Options()
         self.engine = Engine(self.options.threads)
+        self._graphs: dict[bool, Graph] = {}
         self._lowered: dict[tuple[Mode, int], Lowered] = {}
         self._plans: dict[tuple[Mode, int], MemoryPlan] = {}
         self._programs: dict[tuple[Mode, int], Program] = {}
@@ -58,13 +60,20 @@ class Compiled:
     def state(self) -> StepState:
         return self.engine.state
 
+    def graph(self, mode: Mode) -> Graph:
+        """The layers of a mode in canonical order, and the order of inputs and labels in the data."""
+        with_loss = mode != "predict"
+        if with_loss not in self._graphs:
+            self._graphs[with_loss] = self._graph(with_loss)
+        return self._graphs[with_loss]
+
     def lowered(self, mode: Mode, batch: int) -> Lowered:
         """The operation list of a mode; no memory is taken."""
         key = (mode, batch)
         if key not in self._lowered:
             options = self.options
             self._lowered[key] = lower(
-                self._nodes(mode != "predict"),
+                self.graph(mode).nodes,
                 batch=batch,
                 training=mode == "train",
                 labels=mode != "predict",
@@ -122,23 +131,31 @@ class Compiled:
         self._ensure(lowered)
         return {value.name: self.engine.store.arrays[value.name] for value in lowered.optimizer_state}
 
-    def feed(self, program: Program, inputs: Sequence[NDArray[Any]], labels: Sequence[NDArray[Any]] = ()) -> None:
-        """Copy a batch into the arena. DataError for a wrong number or shape of arrays."""
-        _copy("input", program.lowered.inputs, program.inputs, inputs)
-        _copy("label", program.lowered.labels, program.labels, labels)
+    def feed(
+        self, mode: Mode, program: Program, inputs: Sequence[NDArray[Any]], labels: Sequence[NDArray[Any]] = ()
+    ) -> None:
+        """Copy a batch, inputs and labels in the order of the data, into the arena."""
+        graph = self.graph(mode)
+        _copy("input", graph.inputs, program.inputs, graph.input_order, inputs)
+        if mode != "predict":
+            _copy("label", graph.labels, program.labels, graph.label_order, labels)
 
     def with_options(self, **changes: Any) -> Compiled:
         """The same graph compiled anew with other options; weights are not shared."""
-        return Compiled(self._nodes, self.optimizer, replace(self.options, **changes))
+        return Compiled(self._graph, self.optimizer, replace(self.options, **changes))
 
 
 def _copy(
-    what: str, values: Sequence[Value], targets: Sequence[NDArray[Any]], arrays: Sequence[NDArray[Any]]
+    what: str,
+    names: Sequence[str],
+    targets: Sequence[NDArray[Any]],
+    order: Sequence[int],
+    arrays: Sequence[NDArray[Any]],
 ) -> None:
     if len(arrays) != len(targets):
-        names = ", ".join(value.name.split(":")[0] for value in values)
-        raise DataError(f"expected {len(targets)} {what} arrays ({names}), got {len(arrays)}")
-    for value, target, array in zip(values, targets, arrays, strict=True):
-        if np.size(array) != target.size or np.shape(array)[:1] != target.shape[:1]:
-            raise DataError(f"{value.name}: expected an array of {target.shape}, got {np.shape(array)}")
-        np.copyto(target, np.reshape(array, target.shape), casting="same_kind")
+        raise DataError(f"expected {len(targets)} {what} arrays ({', '.join(names)}), got {len(arrays)}")
+    for name, place, array in zip(names, order, arrays, strict=True):
+        target = targets[place]
+        if array.size != target.size or array.shape[:1] != target.shape[:1]:
+            raise DataError(f"{what} {name}: expected an array of {target.shape}, got {array.shape}")
+        np.copyto(target, array.reshape(target.shape), casting="same_kind")

@@ -1,0 +1,249 @@
+"""Model: the face of the package. It calls the rooms behind it and computes nothing itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nntrainer_py.data.arrays import ArrayDataset
+from nntrainer_py.errors import NumericalError, UsageError
+from nntrainer_py.formats import bin as bin_format
+from nntrainer_py.graph.description import load_ini
+from nntrainer_py.graph.lower import Lowered
+from nntrainer_py.graph.order import arrange
+from nntrainer_py.graph.spec import LayerSpec, ModelSpec
+from nntrainer_py.layers.base import Layer
+from nntrainer_py.optimizers.base import Optimizer
+from nntrainer_py.tensor.operations.record import StepState
+from nntrainer_py.training.compiled import Compiled, Mode, Options
+
+if TYPE_CHECKING:
+    from nntrainer_py.graph.model_section import ModelSection
+    from nntrainer_py.properties import Configurable
+
+Arrays = ArrayLike | Sequence[ArrayLike]
+
+
+class Model:
+    """A described model, compiled on demand.
+
+    Build one from an INI (`from_ini`) or from layer objects (`build`), then ``compile``, ``train`` or
+    ``train_on_batch``, ``evaluate``, ``predict``, ``save`` and ``load``. Arrays are batch first; a sample may have any
+    shape with the right number of elements.
+    """
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.spec = spec
+        self._compiled: Compiled | None = None
+        self._batch = spec.model.batch_size
+        self.epoch = 0
+
+    @classmethod
+    def from_ini(cls, path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
+        """The model of an INI file; ``overrides`` are ``section.key=value``. DescriptionError with all faults."""
+        return cls(load_ini(path, overrides=tuple(overrides)))
+
+    @classmethod
+    def build(
+        cls,
+        layers: Iterable[Layer | LayerSpec | tuple[str, Layer]],
+        *,
+        model: ModelSection | Mapping[str, object] | None = None,
+        optimizer: Optimizer | str | None = None,
+        scheduler: Configurable | str | None = None,
+    ) -> Self:
+        """The model of Python objects; ``model`` are the keys of the [Model] section."""
+        return cls(ModelSpec.build(layers=layers, model=model, optimizer=optimizer, scheduler=scheduler))
+
+    def compile(
+        self,
+        batch_size: int | None = None,
+        *,
+        threads: int | None = None,
+        seed: int | None = None,
+        convolution: str | None = None,
+        **memory: Any,
+    ) -> Self:
+        """Fix batch size, threads, seed and algorithms; weights start anew. What is not given comes from [Model]."""
+        settings = self.spec.model
+        self._batch = batch_size or settings.batch_size
+        options = Options(
+            threads=threads or settings.threads or default_threads(),
+            seed=settings.seed if seed is None else seed,
+            convolution=convolution or settings.convolution,
+            in_place=settings.memory_optimization,
+            reuse=settings.memory_optimization,
+            accumulate_gradients=settings.gradient_accumulation > 1,
+        )
+        for name, value in memory.items():
+            if name not in Options.__dataclass_fields__:
+                raise UsageError(f"compile: unknown option {name!r}")
+            options = _replaced(options, name, value)
+        self._compiled = Compiled(
+            lambda with_loss: arrange(self.spec, with_loss), self.spec.optimizer, options
+        )
+        self.epoch = 0
+        return self
+
+    @property
+    def compiled(self) -> Compiled:
+        """The programs; compiles with the settings of [Model] when nobody did."""
+        if self._compiled is None:
+            self.compile()
+        assert self._compiled is not None
+        return self._compiled
+
+    @property
+    def batch_size(self) -> int:
+        return self._batch
+
+    @property
+    def trainable(self) -> bool:
+        """Has a loss and an optimizer."""
+        return self.spec.has_loss and self.spec.optimizer is not None
+
+    def lowered(self, mode: Mode | None = None, batch: int | None = None) -> Lowered:
+        """The operation list of a mode (default: training where possible); takes no memory."""
+        return self.compiled.lowered(mode or ("train" if self.trainable else "predict"), batch or self._batch)
+
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """Name to array, in .bin order. The arrays are the model's own: writing to them sets the weights."""
+        return self.compiled.weights(self.lowered())
+
+    def learning_rate(self, iteration: int) -> float:
+        """The rate of the schedule, or the optimizer's own."""
+        scheduler = self.spec.scheduler
+        if scheduler is not None:
+            return float(scheduler.rate(iteration))  # type: ignore[attr-defined]
+        optimizer = self.spec.optimizer
+        assert optimizer is not None
+        return float(optimizer.learning_rate)
+
+    def train_on_batch(self, x: Arrays, y: Arrays) -> float:
+        """One step on one batch of any size; returns the loss before the update."""
+        if not self.trainable:
+            raise UsageError("training needs a loss and an optimizer")
+        inputs, labels, count = self._batch_arrays(x, y)
+        compiled = self.compiled
+        program = compiled.program("train", count)
+        compiled.feed("train", program, inputs, labels)
+        state = compiled.state
+        state.numbers[StepState.LEARNING_RATE] = self.learning_rate(int(state.counters[StepState.ITERATION]))
+        state.numbers[StepState.SAMPLES] = count
+        state.counters[StepState.OFFSET] = 0
+        return compiled.engine.step(program)
+
+    def predict(self, x: Arrays, batch_size: int | None = None) -> Any:
+        """Outputs for ``x``: an array, or a tuple of arrays where the model has several outputs."""
+        inputs = [np.asarray(array) for array in _as_list(x)]
+        count = len(inputs[0])
+        made: list[list[NDArray[Any]]] = []
+        for start, stop in _slices(count, batch_size or self._batch):
+            program = self.compiled.program("predict", stop - start)
+            self.compiled.feed("predict", program, [array[start:stop] for array in inputs])
+            self.compiled.engine.forward(program)
+            made.append([array.copy() for array in program.outputs])
+        joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
+        return joined[0] if len(joined) == 1 else joined
+
+    def evaluate(self, x: Arrays, y: Arrays, batch_size: int | None = None) -> dict[str, float]:
+        """Mean loss and metrics over the samples, with inference behaviour."""
+        from nntrainer_py.training.evaluation import evaluate
+
+        dataset = ArrayDataset(_as_list(x), _as_list(y))  # type: ignore[arg-type]
+        return evaluate(self, dataset, batch_size or self._batch)
+
+    def save(self, path: str | os.PathLike[str], *, training_state: bool = False) -> None:
+        """Write the weights as NNTrainer's ``.bin``; with ``training_state`` Adam's moments (if any) and the counters."""
+        lowered = self.lowered()
+        weights = self.compiled.weights(lowered)
+        optimizer = self.spec.optimizer
+        adam = optimizer is not None and optimizer.keyword == "adam" and lowered.training
+        moments = None
+        if adam and training_state:
+            state = self.compiled.optimizer_state(lowered)
+            moments = {key: (state[f"{key}:m"], state[f"{key}:v"]) for key in lowered.gradients}
+        counted = lowered.training
+        bin_format.save(
+            path,
+            weights,
+            adam=adam,
+            moments=moments,
+            epoch=self.epoch if counted else None,
+            iteration=int(self.compiled.state.counters[StepState.ITERATION]) if counted else None,
+        )
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Read weights (and Adam's moments and counters where the file has them and the model uses them)."""
+        lowered = self.lowered()
+        weights = self.compiled.weights(lowered)
+        trained = [weight.key for weight in lowered.weights if weight.trainable]
+        if lowered.training:
+            trained = list(lowered.gradients)
+        found = bin_format.load(Path(path), weights, trained)
+        for name, array in found.weights.items():
+            np.copyto(weights[name], array)
+        if found.moments and self.spec.optimizer is not None and self.spec.optimizer.keyword == "adam":
+            state = self.compiled.optimizer_state(lowered)
+            for key, (first, second) in found.moments.items():
+                np.copyto(state[f"{key}:m"], first)
+                np.copyto(state[f"{key}:v"], second)
+        if found.epoch is not None and lowered.training:
+            self.epoch = found.epoch
+            self.compiled.state.counters[StepState.ITERATION] = found.iteration or 0
+
+    def _batch_arrays(self, x: Arrays, y: Arrays) -> tuple[list[NDArray[Any]], list[NDArray[Any]], int]:
+        """Float32 arrays of one batch, class indices expanded, labels checked."""
+        dataset = ArrayDataset(_as_list(x), _as_list(y))  # type: ignore[arg-type]
+        self.bind(dataset)
+        count = len(dataset)
+        lowered = self.lowered("train", count)
+        graph = self.compiled.graph("train")
+        inputs = [np.empty(lowered.inputs[place].shape, np.float32) for place in graph.input_order]
+        labels = [np.empty(lowered.labels[place].shape, np.float32) for place in graph.label_order]
+        dataset.read(np.arange(count), inputs, labels)
+        return inputs, labels, count
+
+    def bind(self, dataset: Any, *, labels: bool = True, class_names: Sequence[str] | None = None) -> None:
+        """Tell a data set what the model expects. DataError when it does not fit."""
+        mode: Mode = ("train" if self.trainable else "evaluate") if labels else "predict"
+        lowered, graph = self.lowered(mode), self.compiled.graph(mode)
+        dataset.bind(
+            [lowered.inputs[place].shape[1:] for place in graph.input_order],
+            [lowered.labels[place].shape[1:] for place in graph.label_order] if labels else [],
+            class_names=class_names,
+        )
+
+
+def default_threads() -> int:
+    """One for each processor that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _replaced(options: Options, name: str, value: Any) -> Options:
+    from dataclasses import replace
+
+    return replace(options, **{name: value})
+
+
+def _as_list(arrays: Arrays) -> list[ArrayLike]:
+    """One array or a list or tuple of arrays, as a list. A list of plain numbers is one array."""
+    if isinstance(arrays, (list, tuple)) and arrays and all(hasattr(array, "__array__") for array in arrays):
+        return list(arrays)
+    return [arrays]  # type: ignore[list-item]
+
+
+def _slices(count: int, size: int) -> list[tuple[int, int]]:
+    if count == 0:
+        raise UsageError("there is no sample to work on")
+    return [(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+__all__ = ["Model", "NumericalError"]
