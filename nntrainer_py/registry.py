@@ -72,6 +72,8 @@ class Registry:
             raise UsageError(f"a {self.what} needs a keyword without blanks, got {quoted(word)}")
         if keyword in self and not _same(self._loaded.get(keyword), cls):
             raise UsageError(f"the {self.what} {quoted(keyword)} exists already; choose another keyword")
+        if hasattr(cls, "keyword") and not vars(cls).get("keyword"):
+            cls.keyword = keyword  # not that of a class it derives from
         self._loaded[keyword] = cls
 
     def unregister(self, word: str) -> None:
@@ -162,6 +164,21 @@ SCHEDULERS = Registry(
     {},
     known=("constant", "cosine", "exponential", "linear", "step"),
 )
+
+DATASETS = Registry(
+    "type of data",
+    {
+        "csv": "nntrainer_py.data.sections:CsvSection",
+        "file": "nntrainer_py.data.sections:FileSection",
+        "idx": "nntrainer_py.data.sections:IdxSection",
+        "image_folder": "nntrainer_py.data.sections:ImageFolderSection",
+        "npy": "nntrainer_py.data.sections:NpySection",
+        "npz": "nntrainer_py.data.sections:NpzSection",
+    },
+)
+
+#: sections of an INI file that belong to higher rooms: section name -> the class of its keys
+SECTIONS = Registry("section", {})
 
 
 def _registrar(registry: Registry) -> Callable[[str], Callable[[C], C]]:

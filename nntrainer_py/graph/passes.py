@@ -1,0 +1,285 @@
+"""The realizers: what the description left out is written down, by small passes from a layer list to a layer list.
+
+They run in NNTrainer's order (`PASSES`), on which the canonical order of layers and the names of the made ones depend.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from nntrainer_py.errors import Faults, UsageError, did_you_mean
+from nntrainer_py.graph.loss_words import CROSS, cross_loss
+from nntrainer_py.graph.model_section import ModelSection
+from nntrainer_py.graph.spec import LayerSpec, ModelSpec, layer_class, takes_label
+from nntrainer_py.layers.base import Layer
+from nntrainer_py.properties import Connection
+from nntrainer_py.registry import LAYERS
+
+#: layers that make their output from nothing and therefore do not read the layer before them
+SOURCES = frozenset({"tensor", "weight"})
+
+Layers = list[LayerSpec]
+
+
+@dataclass(slots=True)
+class Setting:
+    """What a pass knows beside the layers: the model's settings, whether the graph is for training, where faults go."""
+
+    model: ModelSection
+    training: bool
+    faults: Faults
+
+
+Pass = Callable[[Layers, Setting], Layers]
+
+
+def realize(spec: ModelSpec, training: bool, faults: Faults | None = None) -> Layers:
+    """The complete layer list of a spec, every connection written down.
+
+    ``training`` says whether the model's loss is part of it (validation uses that graph, too). `DescriptionError` with
+    all faults, unless ``faults`` is given to collect them; then passes after a faulty one are left out.
+    """
+    gathered = Faults() if faults is None else faults
+    before = len(gathered)
+    layers = list(spec.layers)
+    for step in PASSES:
+        layers = step(layers, Setting(spec.model, training, gathered))
+        if len(gathered) > before:
+            break
+    if faults is None:
+        gathered.raise_if_any()
+    return layers
+
+
+def previous_input(layers: Layers, setting: Setting) -> Layers:
+    """A layer that names no input and is none itself reads the layer before it in the list."""
+    listed = {connection.name for connection in setting.model.input_layers or ()}
+    found: Layers = []
+    for position, spec in enumerate(layers):
+        if spec.inputs is not None:
+            found.append(spec)
+        elif spec.layer.input_shape or spec.name in listed or spec.layer.keyword in SOURCES:
+            found.append(replace(spec, inputs=()))
+        elif position == 0:
+            setting.faults.add("the first layer must be an input: it needs input_shape", spec.origin, "input_shape")
+            found.append(replace(spec, inputs=()))
+        else:
+            found.append(replace(spec, inputs=(Connection(layers[position - 1].name),)))
+    return found
+
+
+def known_connections(layers: Layers, setting: Setting) -> Layers:
+    """Every layer that is named exists, and every layer without input says its shape."""
+    names = {spec.name for spec in layers}
+    faults = setting.faults
+    for spec in layers:
+        for connection in spec.inputs or ():
+            if connection.name not in names:
+                hint = did_you_mean(connection.name, names)
+                faults.add(f"there is no layer '{connection.name}'{hint}", spec.origin, "input_layers")
+        if not spec.inputs and not spec.layer.input_shape and spec.layer.keyword not in SOURCES:
+            faults.add("required for a layer that reads no other layer", spec.origin, "input_shape")
+    return layers
+
+
+def shared_weights(layers: Layers, setting: Setting) -> Layers:
+    """``shared_from`` names the layer that owns the weights, also where that one was named through another."""
+    by_name = {spec.name: spec for spec in layers}
+    found: Layers = []
+    for spec in layers:
+        owner, seen = spec, {spec.name}
+        while owner.layer.shared_from is not None and owner.layer.shared_from != owner.name:
+            target = by_name.get(owner.layer.shared_from)
+            if target is None or target.name in seen:
+                what = "leads back to this layer" if target else "there is no such layer"
+                hint = "" if target else did_you_mean(owner.layer.shared_from, by_name)
+                setting.faults.add(f"'{owner.layer.shared_from}': {what}{hint}", spec.origin, "shared_from")
+                break
+            owner = target
+            seen.add(owner.name)
+        if owner.layer.keyword != spec.layer.keyword:
+            message = f"'{owner.name}' is of type {owner.layer.keyword}, this layer {spec.layer.keyword}"
+            setting.faults.add(message, spec.origin, "shared_from")
+        if spec.layer.shared_from not in (None, owner.name):
+            spec = replace(spec, layer=with_properties(spec.layer, shared_from=owner.name))
+        found.append(spec)
+    return found
+
+
+def unroll(layers: Layers, setting: Setting) -> Layers:
+    """Groups of layers that repeat over time are written out here, before outputs are counted.
+
+    TODO(recurrent): nothing in the description says so yet; NNTrainer offers it in C++ only.
+    """
+    return layers
+
+
+def multiout(layers: Layers, setting: Setting) -> Layers:
+    """An output that is read more than once is read by a multiout layer, each reader taking one output of that."""
+    readers = Counter(connection for spec in layers for connection in spec.inputs or ())
+    shared = {connection for connection, count in readers.items() if count > 1}
+    given: dict[Connection, Iterator[int]] = {connection: iter(range(readers[connection])) for connection in shared}
+    made: defaultdict[str, Layers] = defaultdict(list)
+    by_name = {spec.name: spec for spec in layers}
+    for connection in sorted(shared, key=lambda c: c.output):
+        producer = by_name[connection.name]
+        name = f"{connection.name}/generated_out_{connection.output}"
+        made[connection.name].append(_generated(producer, name, "multiout", {}, (connection,), setting, "input_layers"))
+    found: Layers = []
+    for spec in layers:
+        inputs = tuple(
+            Connection(f"{c.name}/generated_out_{c.output}", next(given[c])) if c in shared else c
+            for c in spec.inputs or ()
+        )
+        found += [replace(spec, inputs=inputs), *made[spec.name]]
+    return found
+
+
+def flatten(layers: Layers, setting: Setting) -> Layers:
+    """``flatten = true`` becomes a flatten layer behind; one that is distributed over time stays as it is."""
+    wanted = [spec for spec in layers if spec.layer.flatten and not spec.layer.distribute]
+    return _insert_behind(layers, {spec.name: ("flatten", {}) for spec in wanted}, "flatten_realized", setting)
+
+
+def activation(layers: Layers, setting: Setting) -> Layers:
+    """``activation = f`` becomes an activation layer behind; where a layer is flattened, too, between the two."""
+    wanted = {
+        spec.name: ("activation", {"activation": spec.layer.activation})
+        for spec in layers
+        if spec.layer.activation not in (None, "none") and spec.layer.keyword != "activation"
+    }
+    return _insert_behind(layers, wanted, "activation_realized", setting)
+
+
+def distribute(layers: Layers, setting: Setting) -> Layers:
+    """``distribute = true`` puts the layer into a time_dist layer of the same name, which applies it to every step."""
+    found: Layers = []
+    for spec in layers:
+        if spec.layer.distribute:
+            with setting.faults.gather(spec.origin, "distribute"):
+                spec = replace(spec, layer=LAYERS.load("time_dist").wrap(spec.layer))
+        found.append(spec)
+    return found
+
+
+def model_properties(layers: Layers, setting: Setting) -> Layers:
+    """Clipping and loss scale of the model go to every layer that says nothing of its own."""
+    values = {key: getattr(setting.model, key) for key in ("clip_grad_by_norm", "loss_scale")}
+    explicit = setting.model.explicit()
+    values = {key: value for key, value in values.items() if key in explicit}
+    if not values:
+        return layers
+    found: Layers = []
+    for spec in layers:
+        missing = {key: value for key, value in values.items() if key not in spec.layer.explicit()}
+        found.append(replace(spec, layer=with_properties(spec.layer, **missing)) if missing else spec)
+    return found
+
+
+def loss(layers: Layers, setting: Setting) -> Layers:
+    """The model's loss behind every layer that nobody reads and that takes no label; only in training.
+
+    ``cross`` takes the place of a last softmax or sigmoid. The loss is called ``<last section>/loss``.
+    """
+    word = setting.model.loss
+    if word is None or not setting.training:
+        return layers
+    read = {connection.name for spec in layers for connection in spec.inputs or ()}
+    found, behind = list(layers), list[LayerSpec]()
+    for position, last in enumerate(layers):
+        if last.name in read or takes_label(last.layer):
+            continue
+        name = f"{last.user_name}/loss"
+        with setting.faults.gather(last.origin, "loss"):
+            if last.layer.keyword == "input":
+                raise UsageError("no layer reads this input, so there is nothing to train for it")
+            if word == CROSS:
+                keyword = cross_loss(last.layer.activation if last.layer.keyword == "activation" else None)
+                found[position] = _generated(last, name, keyword, {}, last.inputs or (), setting, "loss")
+            else:
+                behind.append(_generated(last, name, word, {}, (Connection(last.name),), setting, "loss"))
+    return found + behind
+
+
+def unique_names(layers: Layers, setting: Setting) -> Layers:
+    """No made layer took the name of another."""
+    for name, count in Counter(spec.name for spec in layers).items():
+        if count > 1:
+            spec = next(spec for spec in layers if spec.name == name)
+            setting.faults.add(f"the name '{name}' is needed for a layer that is inserted; choose another", spec.origin)
+    return layers
+
+
+#: the passes in the order in which they run
+PASSES: tuple[Pass, ...] = (
+    previous_input,
+    known_connections,
+    shared_weights,
+    unroll,
+    multiout,
+    flatten,
+    activation,
+    distribute,
+    model_properties,
+    loss,
+    unique_names,
+)
+
+
+def with_properties(layer: Layer, **values: object) -> Layer:
+    """A copy of a layer with other values of some properties; the spec's own layer stays as the user gave it."""
+    made = copy.copy(layer)
+    made.__dict__["_explicit"] = dict(layer.__dict__.get("_explicit", {}))
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made
+
+
+def _generated(
+    origin: LayerSpec,
+    name: str,
+    keyword: str,
+    properties: Mapping[str, object],
+    inputs: tuple[Connection, ...],
+    setting: Setting,
+    key: str,
+) -> LayerSpec:
+    """A layer made for another one because of its ``key``. Where the keyword is missing: a fault, and a stand-in."""
+    layer = origin.layer
+    with setting.faults.gather(origin.origin, key):
+        layer = layer_class(keyword)(**properties)
+    return LayerSpec(name, layer, inputs, origin.origin, origin.user_name)
+
+
+def _insert_behind(
+    layers: Layers, wanted: Mapping[str, tuple[str, Mapping[str, object]]], suffix: str, setting: Setting
+) -> Layers:
+    """Behind each layer named in ``wanted`` a layer of that keyword, whom its readers read from then on."""
+    found: Layers = []
+    for spec in layers:
+        inputs = tuple(_redirected(c, wanted, suffix, spec, setting) for c in spec.inputs or ())
+        found.append(replace(spec, inputs=inputs))
+        if spec.name in wanted:
+            keyword, properties = wanted[spec.name]
+            behind = Connection(spec.name)
+            found.append(_generated(spec, f"{spec.name}/{suffix}", keyword, properties, (behind,), setting, keyword))
+    return found
+
+
+def _redirected(
+    connection: Connection, wanted: Collection[str], suffix: str, reader: LayerSpec, setting: Setting
+) -> Connection:
+    if connection.name not in wanted:
+        return connection
+    if connection.output:
+        key = suffix.partition("_")[0]
+        setting.faults.add(
+            f"'{connection}' is read, but {key} of '{connection.name}' works on a single output; "
+            f"give {key} a section of its own",
+            reader.origin,
+            "input_layers",
+        )
+    return Connection(f"{connection.name}/{suffix}")
