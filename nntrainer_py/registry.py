@@ -149,7 +149,18 @@ LAYERS = Registry(
 
 LOSSES = Registry(
     "loss",
-    {},
+    {
+        "constant_derivative": "nntrainer_py.losses.constant_derivative:ConstantDerivative",
+        "cosine": "nntrainer_py.losses.cosine:CosineDistance",
+        "cross_sigmoid": "nntrainer_py.losses.cross_sigmoid:CrossSigmoid",
+        "cross_softmax": "nntrainer_py.losses.cross_softmax:CrossSoftmax",
+        "focal": "nntrainer_py.losses.focal:Focal",
+        "hinge": "nntrainer_py.losses.hinge:Hinge",
+        "huber": "nntrainer_py.losses.huber:Huber",
+        "kld": "nntrainer_py.losses.kld:KullbackLeibler",
+        "mae": "nntrainer_py.losses.mae:MeanAbsoluteError",
+        "mse": "nntrainer_py.losses.mse:MeanSquaredError",
+    },
     known=("constant_derivative", "cross_sigmoid", "cross_softmax", "kld", "mse"),
 )
 

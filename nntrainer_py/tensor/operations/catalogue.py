@@ -18,8 +18,15 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "batch_statistics", "running_update", "batch_normalize", "batch_normalize_sums", "batch_normalize_derivative",
     ),  # fmt: skip
     "random": ("dropout",),
-    "loss": ("cross_softmax", "cross_softmax_derivative", "l2_loss"),
-    "update": ("sgd", "adam", "adamw", "global_norm", "clip_scale"),
+    "loss": (
+        "mse", "mse_derivative", "mae", "mae_derivative", "huber", "huber_derivative", "hinge", "hinge_derivative",
+        "kld", "kld_derivative", "cosine", "cosine_derivative", "cross_softmax", "cross_softmax_derivative",
+        "cross_sigmoid", "cross_sigmoid_derivative", "focal", "focal_derivative", "constant_loss",
+        "constant_derivative", "l2_loss", "count_correct", "regression_sums",
+    ),  # fmt: skip
+    "update": (
+        "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "lion", "lamb", "global_norm", "clip_scale",
+    ),  # fmt: skip
     "opaque": ("opaque", "accumulate"),
 }
 _FILES = {kind: file for file, kinds in FAMILIES.items() for kind in kinds}
