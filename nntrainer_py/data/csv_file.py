@@ -22,6 +22,7 @@ HEADERS = ("auto", "true", "false")
 MISSING_LABELS = frozenset({"", "na", "n/a", "nan", "?"})
 MISSING = MISSING_LABELS | frozenset({"null", "none", "-"})
 _MOST_CLASSES = 10_000  # numbers of more different values are measurements, not names of classes
+_LARGEST = float(np.finfo(np.float32).max)
 _LONGEST_LINE = 1 << 24  # characters; a longer one is no table, and would be read into memory whole
 
 
@@ -55,7 +56,7 @@ class CsvDataset(TableDataset):
         labels: Sequence[str | int] | None = None,
         delimiter: str | None = None,
         origin: Origin | None = None,
-        key: str = "path",
+        key: str = "",
     ) -> None:
         if header not in HEADERS:
             raise ValueError(f"header: expected one of {', '.join(HEADERS)}, got {header!r}")
@@ -289,7 +290,7 @@ class _Table:
                 return DataError(
                     f"{self._place(row.number)}: column {k + 1}{of}: the value is missing, got {quoted(text)}"
                 )
-            if _is_number(text) and abs(float(text)) > np.finfo(np.float32).max:
+            if _is_number(text) and abs(float(text)) > _LARGEST:
                 return DataError(
                     f"{self._place(row.number)}: column {k + 1}{of}: {quoted(text)} is too large for float32"
                 )

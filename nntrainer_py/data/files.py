@@ -19,7 +19,7 @@ _MAGIC = {
 }
 
 
-def checked_file(path: str | os.PathLike[str], *, origin: Origin | None = None, key: str = "path") -> Path:
+def checked_file(path: str | os.PathLike[str], *, origin: Origin | None = None, key: str = "") -> Path:
     """``path`` when it is a regular file that can be read and is not empty; DataError, which names it, otherwise."""
     file = Path(path)
 
@@ -43,7 +43,7 @@ def checked_file(path: str | os.PathLike[str], *, origin: Origin | None = None, 
     return file
 
 
-def checked_folder(path: str | os.PathLike[str], *, origin: Origin | None = None, key: str = "path") -> Path:
+def checked_folder(path: str | os.PathLike[str], *, origin: Origin | None = None, key: str = "") -> Path:
     """``path`` when it is a folder that can be listed; DataError, which names it, otherwise."""
     folder = Path(path)
     try:

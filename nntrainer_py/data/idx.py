@@ -38,11 +38,11 @@ class IdxDataset(ArrayDataset):
         label_path: str | os.PathLike[str] | None = None,
         *,
         origin: Origin | None = None,
-        key: str = "path",
+        key: str = "",
     ) -> None:
         images = checked_file(path, origin=origin, key=key)
         found = Path(label_path) if label_path is not None else labels_beside(images)
-        labels = checked_file(found, origin=origin, key="label_path") if found is not None else None
+        labels = checked_file(found, origin=origin, key=key and "label_path") if found is not None else None
         try:
             arrays = read_idx(images), read_idx(labels) if labels is not None else None
             super().__init__(arrays[0], arrays[1], str(path))

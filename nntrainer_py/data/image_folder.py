@@ -43,7 +43,7 @@ class ImageDataset(IndexedDataset):
 
     kind = "image_folder"
 
-    def __init__(self, path: str | os.PathLike[str], *, origin: Origin | None = None, key: str = "path") -> None:
+    def __init__(self, path: str | os.PathLike[str], *, origin: Origin | None = None, key: str = "") -> None:
         super().__init__(str(path), origin=origin, key=key)
         self._pillow = _load_pillow()
         self.path = Path(path)

@@ -20,7 +20,7 @@ _CHECKED_AT_ONCE = 1 << 18  # values; bounds the temporaries of a check
 
 
 def encode_labels(raw: int, shape: Sequence[int]) -> Literal["direct", "index"] | None:
-    """How ``raw`` values a sample become a label of ``shape``: unchanged, as class indices (one along each width), or not."""
+    """How ``raw`` values a sample become a label of ``shape``: unchanged, as class indices, or not at all."""
     channel, height, width = shape
     if raw == channel * height * width:
         return "direct"

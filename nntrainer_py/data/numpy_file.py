@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import struct
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -41,7 +43,7 @@ class NpyDataset(TableDataset):
 
     kind = "npy"
 
-    def __init__(self, path: str | os.PathLike[str], *, origin: Origin | None = None, key: str = "path") -> None:
+    def __init__(self, path: str | os.PathLike[str], *, origin: Origin | None = None, key: str = "") -> None:
         file = checked_file(path, origin=origin, key=key)
         try:
             table = _row_table(map_npy(file), str(file))
@@ -73,7 +75,7 @@ class NpzDataset(ArrayDataset):
         labels: Sequence[str] | None = None,
         role: str | None = None,
         origin: Origin | None = None,
-        key: str = "path",
+        key: str = "",
     ) -> None:
         file = checked_file(path, origin=origin, key=key)
         try:
@@ -105,12 +107,15 @@ def open_npy(
     label_path: str | os.PathLike[str] | None = None,
     *,
     origin: Origin | None = None,
-    key: str = "path",
+    key: str = "",
 ) -> NpyDataset | ArrayDataset:
     """Rows of inputs and labels in one file, or inputs (samples, ...) and labels (samples, ...) in two."""
     if label_path is None:
         return NpyDataset(path, origin=origin, key=key)
-    files = checked_file(path, origin=origin, key=key), checked_file(label_path, origin=origin, key="label_path")
+    files = (
+        checked_file(path, origin=origin, key=key),
+        checked_file(label_path, origin=origin, key=key and "label_path"),
+    )
     try:
         data = ArrayDataset(map_npy(files[0]), map_npy(files[1]), str(path))
     except DataError as error:
@@ -243,7 +248,16 @@ class _Archive:
             return self._map_stored(info, start, shape, fortran, dtype, label)
         except (zipfile.BadZipFile, zipfile.LargeZipFile) as error:
             raise DataError(f"{label}: is damaged: {error}") from None
-        except (OSError, RuntimeError, NotImplementedError, EOFError, ValueError, struct.error) as error:
+        except (
+            zlib.error,
+            lzma.LZMAError,
+            OSError,
+            RuntimeError,
+            NotImplementedError,
+            EOFError,
+            ValueError,
+            struct.error,
+        ) as error:
             raise DataError(f"{label}: cannot be read: {error}") from None
 
     def _map_stored(

@@ -38,7 +38,7 @@ class RawFileDataset(IndexedDataset):
         *,
         integer_labels: bool = False,
         origin: Origin | None = None,
-        key: str = "path",
+        key: str = "",
     ) -> None:
         super().__init__(str(path), origin=origin, key=key)
         self.path = checked_file(path, origin=origin, key=key)

@@ -74,7 +74,7 @@ class FileSection(DatasetSection):
     integer_labels = boolean(False, doc="Each label is one class index instead of a whole one-hot row.")
 
     def open(self, paths: Paths, *, role: str = "train", origin: Origin | None = None) -> Dataset:
-        return RawFileDataset(paths["path"], integer_labels=self.integer_labels, origin=origin)
+        return RawFileDataset(paths["path"], integer_labels=self.integer_labels, origin=origin, key="path")
 
 
 class CsvSection(DatasetSection):
@@ -101,7 +101,9 @@ class CsvSection(DatasetSection):
         labels: list[str] | None = None
         if self.label_column is not None:
             labels = [] if self.label_column.lower() == "none" else _words(self.label_column)
-        return CsvDataset(paths["path"], header=self.header, labels=labels, delimiter=self._delimiter(), origin=origin)
+        return CsvDataset(
+            paths["path"], header=self.header, labels=labels, delimiter=self._delimiter(), origin=origin, key="path"
+        )
 
     def _delimiter(self) -> str | None:
         if self.delimiter is None:
@@ -126,6 +128,7 @@ class NpzSection(DatasetSection):
             labels=_words(self.labels) if self.labels is not None else None,
             role=role,
             origin=origin,
+            key="path",
         )
 
 
@@ -138,7 +141,7 @@ class NpySection(DatasetSection):
     label_path = path(None, doc="The labels (samples, ...); without it each row of path ends with them.")
 
     def open(self, paths: Paths, *, role: str = "train", origin: Origin | None = None) -> Dataset:
-        return open_npy(paths["path"], paths.get("label_path"), origin=origin)
+        return open_npy(paths["path"], paths.get("label_path"), origin=origin, key="path")
 
 
 class IdxSection(DatasetSection):
@@ -150,7 +153,7 @@ class IdxSection(DatasetSection):
     label_path = path(None, doc="The labels; by default labels-idx1 beside images-idx3.")
 
     def open(self, paths: Paths, *, role: str = "train", origin: Origin | None = None) -> Dataset:
-        return IdxDataset(paths["path"], paths.get("label_path"), origin=origin)
+        return IdxDataset(paths["path"], paths.get("label_path"), origin=origin, key="path")
 
 
 class ImageFolderSection(DatasetSection):
@@ -159,7 +162,7 @@ class ImageFolderSection(DatasetSection):
     keyword = "image_folder"
 
     def open(self, paths: Paths, *, role: str = "train", origin: Origin | None = None) -> Dataset:
-        return ImageDataset(paths["path"], origin=origin)
+        return ImageDataset(paths["path"], origin=origin, key="path")
 
 
 SECTIONS: dict[str, type[DatasetSection]] = {

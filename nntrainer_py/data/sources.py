@@ -38,7 +38,7 @@ def open_dataset(
     *,
     role: str | None = None,
     origin: Origin | None = None,
-    key: str = "path",
+    key: str = "",
 ) -> Dataset:
     """The data at ``path``, with the defaults of its kind (one of `KINDS`; None: as `kind_of_path` says).
 
