@@ -13,8 +13,8 @@ from nntrainer_py.graph.ini import IniFile, parse, read
 from nntrainer_py.graph.model_section import ModelSection
 from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.overrides import apply_overrides
-from nntrainer_py.graph.paths import folder_of
-from nntrainer_py.graph.sections import Specials, section_names
+from nntrainer_py.graph.paths import folder_of, inside
+from nntrainer_py.graph.sections import Specials, is_path, section_names
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec, layer_class
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.properties import Connection
@@ -84,14 +84,14 @@ def _layers(ini: IniFile, folder: Path, faults: Faults) -> tuple[tuple[LayerSpec
     collector.collect(ini, Scope())
     if not collector.drafts and len(faults) == before:
         faults.add("the model has no layers", Origin(ini.path))
-    found = [_layer(draft, faults) for draft in collector.drafts]
+    found = [_layer(draft, folder, faults) for draft in collector.drafts]
     whole = bool(found) and all(spec is not None for spec in found) and len(faults) == before
     if not whole:
         _check_references(collector.drafts, faults)
     return tuple(spec for spec in found if spec is not None), whole
 
 
-def _layer(draft: Draft, faults: Faults) -> LayerSpec | None:
+def _layer(draft: Draft, folder: Path, faults: Faults) -> LayerSpec | None:
     """One layer section. Its connections and ``shared_from`` get the final names."""
     cls = _class(draft, faults)
     if cls is None:
@@ -108,6 +108,10 @@ def _layer(draft: Draft, faults: Faults) -> LayerSpec | None:
     layer = cls.from_texts(entries, faults, draft.origin)
     if layer is None:
         return None
+    if draft.scope.parent is not None:
+        for key, text in _paths(layer).items():
+            with faults.gather(draft.origin, key):
+                inside(text, folder)
     if draft.trainable is not None:
         layer.trainable = draft.trainable
     if layer.shared_from is not None:
@@ -135,6 +139,11 @@ def _class(draft: Draft, faults: Faults) -> type[Layer] | None:
         except UsageError as error:
             raise UsageError(error.message + _misspelled(draft)) from None
     return found
+
+
+def _paths(layer: Layer) -> dict[str, str]:
+    declared = type(layer).properties()
+    return {key: text for key, text in layer.texts().items() if is_path(declared, key)}
 
 
 def _old_output(draft: Draft) -> type[Layer]:

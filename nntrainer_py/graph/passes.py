@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nntrainer_py.errors import Faults, UsageError, did_you_mean
@@ -36,16 +36,19 @@ class Setting:
 Pass = Callable[[Layers, Setting], Layers]
 
 
-def realize(spec: ModelSpec, training: bool, faults: Faults | None = None) -> Layers:
+def realize(
+    spec: ModelSpec, training: bool, faults: Faults | None = None, passes: Sequence[Pass] | None = None
+) -> Layers:
     """The complete layer list of a spec, every connection written down.
 
     ``training`` says whether the model's loss is part of it (validation uses that graph, too). `DescriptionError` with
-    all faults, unless ``faults`` is given to collect them; then passes after a faulty one are left out.
+    all faults, unless ``faults`` is given to collect them; then passes after a faulty one are left out. ``passes`` are
+    those to run, all by default.
     """
     gathered = Faults() if faults is None else faults
     before = len(gathered)
     layers = list(spec.layers)
-    for step in PASSES:
+    for step in PASSES if passes is None else passes:
         layers = step(layers, Setting(spec.model, training, gathered))
         if len(gathered) > before:
             break

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nntrainer_py.errors import Faults, Origin, did_you_mean
+from nntrainer_py.errors import Faults, Origin, UsageError, did_you_mean
 from nntrainer_py.graph.ini import IniFile, Section
 from nntrainer_py.graph.model_section import ModelSection
 from nntrainer_py.graph.paths import find
@@ -160,12 +160,16 @@ class Specials:
             known = ", ".join(registry.words())
             self.faults.add(f"required, expected one of {known}", origin, type_key)
             return None
-        made = None
-        with self.faults.gather(where, type_key):
-            cls = registry.load(word)
-            rest = [entry for entry in entries if entry[0] != type_key]
-            made = cls.from_texts(rest, self.faults, origin)
-        return made
+        cls = self._looked_up(registry, word, where, type_key)
+        rest = [entry for entry in entries if entry[0] != type_key]
+        return cls.from_texts(rest, self.faults, origin) if cls is not None else None
+
+    def _looked_up(self, registry: Registry, word: str, where: Origin, key: str) -> type[Any] | None:
+        try:
+            return registry.load(word)
+        except UsageError as error:
+            self.faults.absorb(error, where, key)
+            return None
 
     def _read_old_data(self) -> None:
         """``[DataSet]``: up to three files in one section."""
@@ -199,10 +203,8 @@ class Specials:
             known = ", ".join(DATASETS.words())
             self.faults.add(f"required, expected one of {known}", origin, "type")
             return None
-        made = None
-        with self.faults.gather(where, "type"):
-            made = self._section(name, DATASETS.load(word), entries, origin)
-        return made
+        cls = self._looked_up(DATASETS, word, where, "type")
+        return self._section(name, cls, entries, origin) if cls is not None else None
 
     def _section(self, name: str, cls: type[Configurable], entries: list[Text], origin: Origin) -> SectionSpec | None:
         typed = cls.find_property("type") is not None
