@@ -398,7 +398,7 @@ def gradient_part(
                 for j in range(0, COLUMNS, LANES):
                     for k in range(0, depth, LANES):
                         source, place = gathered + 4 * (j * DEPTH + k), packed + 4 * (k * COLUMNS + j)
-                        transpose(source, DEPTH, place, COLUMNS, columns - j, depth - k)
+                        transpose(source, DEPTH, place, COLUMNS, columns - j, depth - k, LANES)
                 mode = ADD_ROWS if accumulate or image > 0 or p0 > 0 else 0
                 for m in range(
                     split * tiles // splits * ROWS, min(per_group, (split + 1) * tiles // splits * ROWS), ROWS

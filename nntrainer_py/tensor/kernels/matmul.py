@@ -54,7 +54,7 @@ def pack_transposed(source: int, stride: int, depth: int, columns: int, target: 
     for j in range(0, COLUMNS, LANES):
         for k in range(0, depth, LANES):
             place = target + 4 * (k * COLUMNS + j)
-            transpose(source + 4 * (j * stride + k), stride, place, COLUMNS, columns - j, depth - k)
+            transpose(source + 4 * (j * stride + k), stride, place, COLUMNS, columns - j, depth - k, LANES)
 
 
 @kernel()

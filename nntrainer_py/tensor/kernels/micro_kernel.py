@@ -256,11 +256,11 @@ def _transpose_function(module: Any) -> Any:
     name = f"nntrainer_transpose_{LANES}"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 6), name)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 7), name)
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
-    source, source_stride, target, target_stride, rows, columns = function.args
+    source, source_stride, target, target_stride, rows, columns, written = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     kind = ir.VectorType(F32, LANES)
     from_step, to_step = _bytes(builder, source_stride), _bytes(builder, target_stride)
@@ -274,7 +274,7 @@ def _transpose_function(module: Any) -> Any:
             ]
             for i, value in enumerate(_transposed(builder, vectors)):
                 _store(builder, value, builder.add(target, builder.mul(to_step, _const(i))))
-        with part:  # rows beyond the matrix become zero columns of the target; columns beyond it are not written
+        with part:
             masked = _Masked(module, LANES)
             across = masked.between(builder, _const(0), columns)
             none = masked.between(builder, _const(0), _const(0))
@@ -282,18 +282,23 @@ def _transpose_function(module: Any) -> Any:
             for i in range(LANES):
                 mask = builder.select(builder.icmp_signed(">", rows, _const(i)), across, none)
                 vectors.append(masked.load(builder, builder.add(source, builder.mul(from_step, _const(i))), mask))
-            turned = _transposed(builder, vectors)
-            for i, value in enumerate(turned):
+            lanes = masked.between(builder, _const(0), written)
+            for i, value in enumerate(_transposed(builder, vectors)):
                 with builder.if_then(builder.icmp_signed(">", columns, _const(i))):
-                    _store(builder, value, builder.add(target, builder.mul(to_step, _const(i))))
+                    masked.store(builder, value, builder.add(target, builder.mul(to_step, _const(i))), lanes)
     builder.ret_void()
     return function
 
 
 @intrinsic
-def transpose(context, source, source_stride, target, target_stride, rows, columns):  # type: ignore[no-untyped-def]
-    """target[j, 0:LANES] = source[0:LANES, j] for j < min(columns, LANES); rows at and beyond ``rows`` read as zero."""
-    signature = types.void(*[_INT] * 6)
+def transpose(  # type: ignore[no-untyped-def]
+    context, source, source_stride, target, target_stride, rows, columns, written
+):
+    """target[j, 0:written] = source[0:written, j] for j < min(columns, LANES); rows from ``rows`` on read as zero.
+
+    ``written`` counts only where ``rows`` or ``columns`` is below LANES.
+    """
+    signature = types.void(*[_INT] * 7)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.call(_transpose_function(builder.module), args)
