@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from nntrainer_py.layers.base import Layer
-from nntrainer_py.registry import register_layer
+from nntrainer_py import Layer, register_layer
 
 
 @register_layer("scale")
