@@ -29,6 +29,12 @@ def test_every_room_has_a_floor() -> None:
     assert rooms - set(imports.FLOOR_OF) == set()
 
 
+def test_every_folder_of_the_package_is_a_package() -> None:
+    """A folder without ``__init__.py`` works in a checkout and is missing from the wheel."""
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").is_file()] == []
+
+
 @pytest.mark.parametrize(
     ("room", "source"),
     [
