@@ -121,11 +121,19 @@ LAYERS = Registry(
     "layer",
     {
         "activation": "nntrainer_py.layers.activation:Activation",
+        "addition": "nntrainer_py.layers.addition:Addition",
         "batch_normalization": "nntrainer_py.layers.batch_normalization:BatchNormalization",
+        "concat": "nntrainer_py.layers.concat:Concat",
         "conv2d": "nntrainer_py.layers.conv2d:Conv2D",
         "dropout": "nntrainer_py.layers.dropout:Dropout",
+        "flatten": "nntrainer_py.layers.flatten:Flatten",
         "fully_connected": "nntrainer_py.layers.fully_connected:FullyConnected",
+        "identity": "nntrainer_py.layers.identity:Identity",
         "input": "nntrainer_py.layers.input:Input",
+        "multiout": "nntrainer_py.layers.multiout:MultiOut",
+        "permute": "nntrainer_py.layers.permute:Permute",
+        "reshape": "nntrainer_py.layers.reshape:Reshape",
+        "split": "nntrainer_py.layers.split:Split",
     },
     aliases={
         "conv2d_transpose": "conv2dtranspose",
@@ -151,7 +159,7 @@ LOSSES = Registry(
     "loss",
     {
         "constant_derivative": "nntrainer_py.losses.constant_derivative:ConstantDerivative",
-        "cosine": "nntrainer_py.losses.cosine:CosineDistance",
+        "cosine_distance": "nntrainer_py.losses.cosine_distance:CosineDistance",
         "cross_sigmoid": "nntrainer_py.losses.cross_sigmoid:CrossSigmoid",
         "cross_softmax": "nntrainer_py.losses.cross_softmax:CrossSoftmax",
         "focal": "nntrainer_py.losses.focal:Focal",
@@ -161,6 +169,8 @@ LOSSES = Registry(
         "mae": "nntrainer_py.losses.mae:MeanAbsoluteError",
         "mse": "nntrainer_py.losses.mse:MeanSquaredError",
     },
+    # as a type of a section "cosine" is the layer cos
+    aliases={"cosine": "cosine_distance"},
     known=("constant_derivative", "cross_sigmoid", "cross_softmax", "kld", "mse"),
 )
 
