@@ -176,7 +176,15 @@ LOSSES = Registry(
 
 OPTIMIZERS = Registry(
     "optimizer",
-    {},
+    {
+        "adagrad": "nntrainer_py.optimizers.adagrad:Adagrad",
+        "adam": "nntrainer_py.optimizers.adam:Adam",
+        "adamw": "nntrainer_py.optimizers.adamw:AdamW",
+        "lamb": "nntrainer_py.optimizers.lamb:Lamb",
+        "lion": "nntrainer_py.optimizers.lion:Lion",
+        "rmsprop": "nntrainer_py.optimizers.rmsprop:RmsProp",
+        "sgd": "nntrainer_py.optimizers.sgd:Sgd",
+    },
     known=("adam", "adamw", "sgd"),
 )
 

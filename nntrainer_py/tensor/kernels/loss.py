@@ -190,7 +190,7 @@ def kld_derivative(
 
 
 @kernel()
-def cosine(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
+def cosine_distance(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
     """``1 - cos`` of the angle between each row and its label; lengths below ``parameter`` count as that."""
     for i in range(y.shape[0]):
         dot, yy, tt = 0.0, 0.0, 0.0
@@ -206,7 +206,7 @@ def cosine(y: Array, t: Array, parameter: float, factor: float, numbers: Array, 
 
 
 @kernel()
-def cosine_derivative(
+def cosine_distance_derivative(
     y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None
 ) -> None:
     """``(y cos / |y| - t / |t|) / |y|`` of each row, over the rows."""

@@ -20,12 +20,12 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "random": ("dropout",),
     "loss": (
         "mse", "mse_derivative", "mae", "mae_derivative", "huber", "huber_derivative", "hinge", "hinge_derivative",
-        "kld", "kld_derivative", "cosine", "cosine_derivative", "cross_softmax", "cross_softmax_derivative",
+        "kld", "kld_derivative", "cosine_distance", "cosine_distance_derivative", "cross_softmax", "cross_softmax_derivative",
         "cross_sigmoid", "cross_sigmoid_derivative", "focal", "focal_derivative", "constant_loss",
         "constant_derivative", "l2_loss", "count_correct", "regression_sums",
     ),  # fmt: skip
     "update": (
-        "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "lion", "lamb", "global_norm", "clip_scale",
+        "sgd", "momentum", "adam", "rmsprop", "adagrad", "lion", "lamb", "global_norm", "clip_scale",
     ),  # fmt: skip
     "opaque": ("opaque", "accumulate"),
 }

@@ -242,7 +242,7 @@ class RegressionSums(OperationKind):
 for _name in ("mse", "mae", "huber", "hinge"):
     _element_loss(_name)
 _element_loss("kld", "samples")
-_element_loss("cosine", "rows")
+_element_loss("cosine_distance", "rows")
 _cross_entropy("cross_softmax", "smoothing", False)
 _cross_entropy("cross_sigmoid", "smoothing", True)
 _cross_entropy("focal", "gamma", False)

@@ -1,4 +1,4 @@
-"""cosine: the angle between output and label."""
+"""cosine_distance: the angle between output and label."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nntrainer_py.losses.base import ElementLoss
 class CosineDistance(ElementLoss):
     """``1 - y.t / (|y| |t|)`` along the width, the mean over all rows; lengths below 1e-8 count as that."""
 
-    keyword = "cosine"
+    keyword = "cosine_distance"
 
     def parameter(self) -> float | None:
         return 1e-8
