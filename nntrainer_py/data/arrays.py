@@ -9,11 +9,9 @@ import numpy.typing as npt
 
 from nntrainer_py.data.dataset import AnyArray, Float32, IndexedDataset, Indices, Shape, as_shape, show, size_of
 from nntrainer_py.data.gather import RowGatherer
-from nntrainer_py.data.labels import check_labels, encode_labels, indices_of_names
-from nntrainer_py.errors import DataError
+from nntrainer_py.data.labels import encode_labels, indices_of_names
 
 ArrayOrList = npt.ArrayLike | Sequence[npt.ArrayLike]
-_CHECKED_ROWS = 4096
 
 
 class ArrayDataset(IndexedDataset):
@@ -87,20 +85,7 @@ class ArrayDataset(IndexedDataset):
 
     def _check_bound_labels(self) -> None:
         for k, (array, encoder) in enumerate(zip(self._labels, self._encoders, strict=False)):
-            kind = self._label_kinds[k] if self._label_kinds is not None else "any"
-            if encoder.direct and kind == "any":
-                continue
-            shape = (self.label_dims or [])[k]
-            for start in range(0, self._count, _CHECKED_ROWS):
-                part = np.asarray(array[start : start + _CHECKED_ROWS])
-                try:
-                    if encoder.direct:
-                        rows = part.astype(np.float32).reshape(len(part), *shape)
-                        check_labels(kind, rows, start, where=self.where)
-                    else:
-                        encoder.check(part, start, self.where)
-                except DataError as error:
-                    raise error.located(self.origin, self.key) from None
+            encoder.check(array, self._kind(k), self.where)
 
     def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
         for gatherer, rows in zip(self._gatherers, inputs, strict=True):

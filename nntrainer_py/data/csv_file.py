@@ -87,10 +87,7 @@ class CsvDataset(TableDataset):
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         if self._names is not None and class_names is not None and class_names != self.class_names:
-            try:
-                self._number_names(class_names)
-            except DataError as error:
-                raise error.located(self.origin, self.key) from None
+            self._number_names(class_names)
         raw = super()._fit(inputs, labels, class_names)
         if self._explicit is not None and labels and sum(raw) != self._explicit:
             raise self.error(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 import numpy as np
@@ -116,7 +117,8 @@ class Dataset(ABC):
         if label_kinds is not None and len(label_kinds) != len(labels):
             raise ValueError(f"expected a kind for each of {len(labels)} labels, got {len(label_kinds)}")
         self._label_kinds = list(label_kinds) if label_kinds is not None else None
-        raw_sizes = self._fit(inputs, labels, tuple(class_names) if class_names is not None else None)
+        with self.located():
+            raw_sizes = self._fit(inputs, labels, tuple(class_names) if class_names is not None else None)
         self._encoders = [
             LabelEncoder(raw, shape, self.class_names if class_names is None else tuple(class_names))
             for raw, shape in zip(raw_sizes, labels, strict=True)
@@ -124,7 +126,8 @@ class Dataset(ABC):
         self.input_dims, self.label_dims = inputs, labels
         if self.normalization is not None:
             self.normalization.check(inputs, self.name)
-        self._check_bound_labels()
+        with self.located():
+            self._check_bound_labels()
         self._bound = True
 
     @abstractmethod
@@ -141,6 +144,18 @@ class Dataset(ABC):
     def error(self, message: str) -> DataError:
         """An error about this data, naming it and the place where the user asked for it."""
         return DataError(f"{printable(self.name)}: {message}", origin=self.origin, key=self.key)
+
+    def _kind(self, label: int) -> str:
+        """What label ``label`` must be, one of `LABEL_KINDS`."""
+        return self._label_kinds[label] if self._label_kinds is not None else "any"
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Add the place where the user asked for the data to errors of the block that do not know it."""
+        try:
+            yield
+        except DataError as error:
+            raise error.located(self.origin, self.key) from error.__cause__
 
     def scratch_bytes(self, batch_size: int) -> int:
         """Memory that reading in batches of ``batch_size`` takes besides the batches themselves."""
@@ -165,12 +180,8 @@ class Dataset(ABC):
     def _finish(self, numbers: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
         """Expand and check the labels and normalise the inputs of rows just read."""
         for k, encoder in enumerate(self._encoders):
-            try:
-                encoder.expand(labels[k], numbers, self.where)
-                if self._label_kinds is not None:
-                    check_labels(self._label_kinds[k], labels[k], numbers=numbers, where=self.where)
-            except DataError as error:
-                raise error.located(self.origin, self.key) from None
+            encoder.expand(labels[k], numbers, self.where)
+            check_labels(self._kind(k), labels[k], numbers=numbers, where=self.where)
         if self.normalization is not None:
             self.normalization.apply(inputs)
 
@@ -205,7 +216,7 @@ class IndexedDataset(Dataset):
             raise IndexError(f"{self.name}: sample numbers must lie in 0..{self.sample_count - 1}")
         rows_in = [array[:count] for array in inputs]
         rows_out = [array[:count] for array in labels]
-        with self._lock:
+        with self._lock, self.located():
             targets = [e.target(rows) for e, rows in zip(self._encoders, rows_out, strict=True)]
             self._fill(indices, [rows.reshape(count, -1) for rows in rows_in], targets)
             self._finish(indices, rows_in, rows_out)
@@ -237,20 +248,21 @@ class StreamCursor:
         first = self.delivered
         flat_inputs = [rows.reshape(capacity, -1) for rows in inputs]
         flat_labels = [rows.reshape(capacity, -1) for rows in labels]
-        count = self._move(flat_inputs, flat_labels, capacity)
-        if count:
-            numbers = np.arange(first, first + count, dtype=np.int64)
-            dataset._finish(numbers, [rows[:count] for rows in inputs], [rows[:count] for rows in labels])
+        with dataset.located():
+            count = self._move(flat_inputs, flat_labels, capacity)
+            if count:
+                numbers = np.arange(first, first + count, dtype=np.int64)
+                dataset._finish(numbers, [rows[:count] for rows in inputs], [rows[:count] for rows in labels])
         return count
 
-    def skip(self, samples: int) -> None:
-        """Pass over samples without looking at their values; DataError when the stream ends before."""
+    def skip(self, samples: int, short: int = 0) -> None:
+        """Pass over samples without looking at them; DataError when more than ``short`` of them are not there."""
         while samples > 0 and self._advance():
             step = min(samples, self._rows - self._taken)
             self._taken += step
             self.delivered += step
             samples -= step
-        if samples > 0:
+        if samples > short:
             raise self._dataset.error(f"the data ended after {self.delivered} samples, before the place to resume from")
 
     def close(self) -> None:

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from nntrainer_py.data.arrays import as_array, layout_problem
 from nntrainer_py.data.dataset import AnyArray, Float32, IndexedDataset, Indices, Shape, StreamDataset, show, size_of
 from nntrainer_py.data.labels import encode_labels, put_labels
@@ -49,11 +51,7 @@ class ItemParser:
         if not self._labels:
             # (x, y) as for training, or the inputs alone; two inputs alone are a pair too, but not of tuples.
             first = item
-            if (
-                isinstance(item, tuple)
-                and len(item) == 2
-                and (len(self._inputs) != 2 or isinstance(item[0], (tuple, list)))
-            ):
+            if isinstance(item, tuple) and len(item) == 2 and (len(self._inputs) != 2 or _is_nested(item[0])):
                 first = item[0]
             return self._several(first, len(self._inputs), "inputs"), []
         if not isinstance(item, (tuple, list)) or len(item) != 2:
@@ -103,6 +101,11 @@ class ItemParser:
 
 def _fits(have: Sequence[int], want: Shape) -> bool:
     return not layout_problem(have, want)
+
+
+def _is_nested(value: object) -> bool:
+    """Whether a tuple or list holds arrays, not numbers."""
+    return isinstance(value, (tuple, list)) and len(value) > 0 and np.ndim(value[0]) > 0
 
 
 def _real(array: AnyArray, what: str) -> AnyArray:

@@ -93,8 +93,7 @@ class ImageDataset(IndexedDataset):
     def _check_bound_labels(self) -> None:
         if not self._encoders:
             return
-        for number, image in enumerate(self._images):
-            self._encoders[0].check(np.array([self._index[image.label]]), number, self.where)
+        self._encoders[0].check(np.array([self._index[image.label] for image in self._images]), "any", self.where)
 
     def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
         assert self.input_dims is not None

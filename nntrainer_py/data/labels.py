@@ -16,6 +16,7 @@ Where = Callable[[int], str]
 
 LABEL_KINDS = ("distribution", "probability", "finite", "any")
 SUM_TOLERANCE = 1e-3  # how far the sum of a distribution may be from 1; float32 rows of 100,000 classes stay below
+_CHECKED_ROWS = 4096
 _CHECKED_AT_ONCE = 1 << 18  # values; bounds the temporaries of a check
 
 
@@ -41,6 +42,7 @@ class LabelEncoder:
         if mode is None:
             raise ValueError(f"{raw} values cannot become a label of shape {tuple(shape)}")
         self.raw = raw
+        self._shape = tuple(shape)
         self.classes = int(shape[2])
         self.direct = mode == "direct"
         self._names = class_names
@@ -63,9 +65,16 @@ class LabelEncoder:
             self._offsets = np.arange(count * self.raw, dtype=np.int64) * self.classes
         return self._indices[:count]
 
-    def check(self, values: npt.NDArray[np.generic], first_index: int, where: Where) -> None:
-        """Refuse class indices outside the classes: ``values`` (samples, ...) of samples ``first_index`` and on."""
-        check_classes(values, self.classes, None, where, first_index=first_index, names=self._names)
+    def check(self, values: npt.NDArray[np.generic], kind: str, where: Where) -> None:
+        """Refuse stored labels, (samples, ...) from sample 0 on, that are out of range or break ``kind``."""
+        if self.direct and kind == "any":
+            return
+        for start in range(0, len(values), _CHECKED_ROWS):
+            part = np.asarray(values[start : start + _CHECKED_ROWS])
+            if self.direct:
+                check_labels(kind, part.astype(np.float32).reshape(len(part), *self._shape), start, where=where)
+            else:
+                check_classes(part, self.classes, None, where, first_index=start, names=self._names)
 
     def expand(self, rows: Float32, numbers: Indices, where: Where) -> None:
         """Turn the class indices last written to `target` into one-hot ``rows``; nothing to do for direct labels."""

@@ -128,12 +128,15 @@ class BatchLoader:
         return self._position
 
     def seek(self, epoch: int, batch: int = 0) -> None:
-        """Go on with batch ``batch`` of epoch ``epoch`` (both from 0); ValueError if the epoch has no such place."""
+        """Go on with batch ``batch`` of epoch ``epoch`` (both from 0); ValueError if the epoch has no such place.
+
+        Behind the last batch of an epoch, the next iteration gives no batch and ends that epoch.
+        """
         batches = self.batches_per_epoch
         if epoch < 0 or batch < 0 or (batches is not None and batch > batches):
             raise ValueError(f"position: epoch {epoch}, batch {batch} does not exist (an epoch has {batches} batches)")
         self.close()
-        self._position = Position(epoch + 1) if batches is not None and batch == batches else Position(epoch, batch)
+        self._position = Position(epoch, batch)
 
     def __iter__(self) -> Iterator[Batch]:
         self.close()
@@ -311,7 +314,7 @@ class _StreamSource:
     def fill(self, slot: _Slot) -> bool:
         if not self._skipped:
             self._skipped = True
-            self._cursor.skip(self._position.batch * self._batch_size)
+            self._cursor.skip(self._position.batch * self._batch_size, short=self._batch_size - 1)
         first = self._cursor.delivered
         count = self._cursor.fill(slot.inputs, slot.labels)
         if count and not (self._drop_last and count < self._batch_size):

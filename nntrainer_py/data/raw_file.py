@@ -11,7 +11,7 @@ from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, s
 from nntrainer_py.data.files import checked_file, known_format, reason
 from nntrainer_py.data.gather import RowGatherer
 from nntrainer_py.data.labels import check_labels
-from nntrainer_py.data.rows import describe_stride
+from nntrainer_py.data.rows import check_columns, describe_stride
 from nntrainer_py.errors import DataError, Origin
 
 _VALUE_BYTES = 4
@@ -87,6 +87,12 @@ class RawFileDataset(IndexedDataset):
         if rest:
             self._judge_rest(inputs, labels, raw, rest, model)
         return raw
+
+    def _check_bound_labels(self) -> None:
+        assert self._gatherer is not None
+        count = len(self._encoders)
+        starts = self._starts[len(self._starts) - count :]
+        check_columns(self._gatherer, starts, self._encoders, [self._kind(k) for k in range(count)], self.where)
 
     def _open(self, stride: int) -> None:
         self.close()

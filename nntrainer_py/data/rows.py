@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, show, size_of
 from nntrainer_py.data.gather import RowGatherer
+from nntrainer_py.data.labels import LabelEncoder, Where
+
+_CHECKED_BYTES = 1 << 26  # a larger table is checked batch by batch, as it is read
 
 
 def split_row(width: int, inputs: Sequence[Shape], labels: Sequence[Shape]) -> list[int] | None:
@@ -70,9 +73,27 @@ class TableDataset(IndexedDataset):
         self._parts = (_starts(sizes, 0), _starts(raw, features))
         return raw
 
+    def _check_bound_labels(self) -> None:
+        check_columns(
+            self._gatherer,
+            self._parts[1],
+            self._encoders,
+            [self._kind(k) for k in range(len(self._encoders))],
+            self.where,
+        )
+
     def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
         starts = (*self._parts[0], *self._parts[1])
         self._gatherer.gather(indices, *zip(starts, (*inputs, *labels), strict=True))
+
+
+def check_columns(
+    gatherer: RowGatherer, starts: Sequence[int], encoders: Sequence[LabelEncoder], kinds: Sequence[str], where: Where
+) -> None:
+    """Check the labels at the columns ``starts`` of a table, if it is small enough to be read through beforehand."""
+    if gatherer.source.nbytes <= _CHECKED_BYTES:
+        for start, encoder, kind in zip(starts, encoders, kinds, strict=True):
+            encoder.check(gatherer.source[:, start : start + encoder.raw], kind, where)
 
 
 def _starts(sizes: Sequence[int], first: int) -> list[int]:

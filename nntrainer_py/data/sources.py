@@ -17,7 +17,7 @@ from nntrainer_py.data.numpy_file import NpzDataset, open_npy
 from nntrainer_py.data.raw_file import RawFileDataset
 from nntrainer_py.errors import Origin, UsageError
 
-KINDS = ("file", "csv", "npz", "npy", "image_folder", "idx")
+KINDS = ("file", "csv", "npz", "npy", "idx", "image_folder")
 _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".npz": "npz", ".npy": "npy", ".lst": "image_folder"}
 
 

@@ -111,7 +111,8 @@ def test_position_counts_batches_handed_out():
         seen.append(loader.position)
     assert seen == [Position(0, 1), Position(0, 2), Position(0, 3)]
     assert loader.position == Position(1, 0)
-    loader.seek(4, 3)  # the end of epoch 4 is the start of epoch 5
+    loader.seek(4, 3)  # stopped behind the last batch: nothing is left of epoch 4
+    assert take(loader) == []
     assert loader.position == Position(5, 0)
     with pytest.raises(ValueError, match="does not exist"):
         loader.seek(0, 4)

@@ -99,9 +99,8 @@ def test_integer_labels(tmp_path):
 def test_integer_label_out_of_range(tmp_path, value, shown):
     rows = np.concatenate([table(5)[:, :6], np.array([[0], [3], [1], [value], [3]])], axis=1)
     data = RawFileDataset(write(tmp_path / "a.dat", rows), integer_labels=True)
-    data.bind([(1, 2, 3)], [(1, 1, 4)])
     with pytest.raises(DataError, match=rf"sample 3: expected a class index in 0\.\.3, {shown}"):
-        list(BatchLoader(data, 2))
+        data.bind([(1, 2, 3)], [(1, 1, 4)])
 
 
 def test_u008_files_that_cannot_be_used(tmp_path):
@@ -169,13 +168,21 @@ def test_file_that_shrinks_is_an_error_and_no_crash(tmp_path):
         read(data, [4999])
 
 
-def test_bad_rows_name_sample_and_value(tmp_path):
+@pytest.mark.parametrize("limit", [0, 1 << 26])
+def test_bad_rows_name_sample_and_value(tmp_path, monkeypatch, limit):
+    """At once in a small file, when they are read in a large one."""
+    monkeypatch.setattr("nntrainer_py.data.rows._CHECKED_BYTES", limit)
     rows = table(40)
     rows[33, 6:] = [1, 1, 0, 0]
     data = RawFileDataset(write(tmp_path / "a.dat", rows))
-    data.bind([(1, 2, 3)], [(1, 1, 4)], label_kinds=["distribution"])
-    with pytest.raises(DataError, match=r"sample 33: a one-hot or soft label row must sum to 1, got a sum of 2"):
+
+    def use():
+        data.bind([(1, 2, 3)], [(1, 1, 4)], label_kinds=["distribution"])
+        assert limit == 0
         list(BatchLoader(data, 8))
+
+    with pytest.raises(DataError, match=r"sample 33: a one-hot or soft label row must sum to 1, got a sum of 2"):
+        use()
 
 
 def test_without_labels(tmp_path):

@@ -1,0 +1,163 @@
+"""Image folders and list files."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from nntrainer_py.data import BatchLoader, ImageDataset
+from nntrainer_py.errors import DataError, Origin
+
+Image = pytest.importorskip("PIL.Image")
+DIMS = ([(3, 6, 8)], [(1, 1, 3)])
+
+
+def picture(seed, height=6, width=8):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two images in each of three class folders, and files that are no images."""
+    for k, name in enumerate(["dog", "ant", "cat"]):
+        (tmp_path / name).mkdir()
+        for j, suffix in enumerate(["png", "BMP"]):
+            Image.fromarray(picture(10 * k + j)).save(tmp_path / name / f"{j}.{suffix}")
+    (tmp_path / "cat" / "notes.txt").write_text("no image")
+    (tmp_path / "cat" / ".hidden.png").write_text("no image")
+    (tmp_path / "readme.md").write_text("no class")
+    (tmp_path / ".cache").mkdir()
+    return tmp_path
+
+
+def rows(data, dims=DIMS, **options):
+    data.bind(*dims, **options)
+    (batch,) = BatchLoader(data, len(data))
+    return [*batch.inputs, *(label.argmax(axis=-1)[:, 0, 0].tolist() for label in batch.labels)]
+
+
+def test_class_folders_in_sorted_order(folder):
+    data = ImageDataset(folder)
+    assert data.class_names == ("ant", "cat", "dog")
+    assert data.notices == [f"{folder}: 1 files that are no PNG, JPEG or BMP image were skipped"]
+    x, y = rows(data)
+    assert y == [0, 0, 1, 1, 2, 2]
+    for row, seed in enumerate([10, 11, 20, 21, 0, 1]):
+        np.testing.assert_array_equal(x[row], picture(seed).transpose(2, 0, 1))
+
+
+def test_jpeg_size_and_channels(folder):
+    (folder / "only").mkdir()
+    flat = np.full((30, 40, 3), [200, 100, 50], dtype=np.uint8)
+    Image.fromarray(flat).save(folder / "only" / "a.jpeg", quality=95)
+    (folder / "list.txt").write_text("only/a.jpeg 0\n")
+    x, _ = rows(ImageDataset(folder / "list.txt"))
+    np.testing.assert_allclose(x[0].mean(axis=(1, 2)), [200, 100, 50], atol=3)
+    grey, _ = rows(ImageDataset(folder / "list.txt"), ([(1, 6, 8)], [(1, 1, 3)]))
+    np.testing.assert_allclose(grey[0], 0.299 * 200 + 0.587 * 100 + 0.114 * 50, atol=3)
+
+
+def test_class_names_of_the_training_data(folder):
+    (folder / "valid" / "dog").mkdir(parents=True)
+    Image.fromarray(picture(5)).save(folder / "valid" / "dog" / "a.png")
+    _, y = rows(ImageDataset(folder / "valid"), class_names=["ant", "cat", "dog"])
+    assert y == [2]
+    with pytest.raises(DataError, match="class 'dog' is not among"):
+        rows(ImageDataset(folder / "valid"), class_names=["ant", "cat"])
+
+
+class TestU014:
+    """U014: blanks, tabs and duplicates in a list are fine; a missing file is named with its line at once."""
+
+    @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+    def test_list(self, folder, end):
+        lines = [
+            "\ufeffdog/0.png dog",
+            "",
+            "cat/1.BMP\tcat  ",
+            "  ",
+            "ant/0.png,ant",
+            "dog/0.png   dog",
+            "ant/1.BMP",
+            "",
+            "",
+        ]
+        file = folder / "list.txt"
+        file.write_bytes(end.join(lines).encode())
+        data = ImageDataset(file)
+        x, y = rows(data)
+        assert y == [2, 1, 0, 2, 0]
+        np.testing.assert_array_equal(x[0], x[3])
+        assert data.where(2) == f"{file}:5"
+
+    def test_missing_file(self, folder):
+        file = folder / "list.txt"
+        file.write_text("dog/0.png 0\n\ncat/9.png  1\n")
+        with pytest.raises(
+            DataError, match=rf"^m\.ini:3: \[train_set\] path: .*list\.txt:3: there is no image '{folder}/cat/9.png'"
+        ):
+            ImageDataset(file, origin=Origin("m.ini", 3, "train_set"), key="path")
+
+    def test_names_with_blanks_and_commas(self, folder):
+        name = "a, b .png c.png"
+        Image.fromarray(picture(1)).save(folder / name)
+        (folder / "list.txt").write_text(f"{name} 2\n")
+        assert rows(ImageDataset(folder / "list.txt"))[1] == [2]
+
+    def test_class_index_out_of_range(self, folder):
+        (folder / "list.txt").write_text("dog/0.png 0\ndog/1.BMP 3\n")
+        with pytest.raises(DataError, match=r"list\.txt:2: expected a class index in 0\.\.2, got 3"):
+            ImageDataset(folder / "list.txt").bind(*DIMS)
+
+    def test_line_without_image(self, folder):
+        (folder / "list.txt").write_text("dog/0.gif 0\n")
+        with pytest.raises(DataError, match=r"list\.txt:1: expected the name of an image"):
+            ImageDataset(folder / "list.txt")
+
+
+def test_no_image(tmp_path):
+    with pytest.raises(DataError, match="no image in it"):
+        ImageDataset(tmp_path)
+    with pytest.raises(DataError, match="no such file"):
+        ImageDataset(tmp_path / "missing")
+
+
+def test_file_that_is_no_image_is_found_before_the_first_step(folder):
+    (folder / "ant" / "2.png").write_text("hello")
+    with pytest.raises(DataError, match=r"ant/2\.png: is no PNG, JPEG or BMP image"):
+        ImageDataset(folder)
+
+
+def test_damaged_image(folder):
+    whole = (folder / "ant" / "0.png").read_bytes()
+    (folder / "ant" / "2.png").write_bytes(whole[: len(whole) // 2])
+    data = ImageDataset(folder)
+    data.bind(*DIMS)
+    with pytest.raises(DataError, match=r"ant/2\.png: is no readable image"):
+        list(BatchLoader(data, 4))
+
+
+def chunk(kind, content):
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def test_image_that_would_fill_the_memory(folder):
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
+    content = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    (folder / "ant" / "2.png").write_bytes(content)
+    data = ImageDataset(folder)
+    data.bind(*DIMS)
+    with pytest.raises(DataError, match=r"ant/2\.png"):
+        list(BatchLoader(data, 4))
+
+
+def test_other_format_behind_the_right_start(folder):
+    Image.fromarray(picture(1)).save(folder / "x.gif")
+    (folder / "ant" / "2.png").write_bytes(b"BM" + (folder / "x.gif").read_bytes())
+    data = ImageDataset(folder)
+    data.bind(*DIMS)
+    with pytest.raises(DataError, match=r"ant/2\.png: is no readable image"):
+        list(BatchLoader(data, 4))
