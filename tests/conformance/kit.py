@@ -97,7 +97,9 @@ def kept_values(lowered: Lowered) -> list[Value]:
     keep += [target for target in lowered.gradients.values()]
     keep += [value for values in lowered.derivatives.values() for value in values if value is not None]
     written = {value.root for operation in lowered.operations for value in operation.writes.values()}
-    return [value for value in keep if value.root in written or value.root.persistent]
+    keep += lowered.predictions
+    external = {value.root for value in lowered.inputs}
+    return [value for value in keep if value.root in written or value.root in external]
 
 
 def run_layer(case: Case) -> None:
@@ -183,7 +185,8 @@ def _compare_dropout(case: Case, arrays: dict[str, Array], run: Kept, output: Ar
     assert fits.all()
     derivative = run.lowered.derivatives["layer"][0]
     assert derivative is not None
-    compare("derivative_0", run[derivative], case["incoming_derivative"] * output / given, case)
+    ratio = np.divide(output, given, out=np.full_like(given, np.nan), where=given != 0)
+    compare("derivative_0", run[derivative], case["incoming_derivative"] * ratio, case)
 
 
 def run_model(case: Case) -> int:
