@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nntrainer_py.errors import DescriptionError, Fault
+from nntrainer_py.graph import figures
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter, Weight
 from nntrainer_py.optimizers.base import Optimizer
@@ -62,6 +63,7 @@ class Lowered:
     gradients: dict[str, Value] = field(default_factory=dict)  # by weight key
     derivatives: dict[str, list[Value | None]] = field(default_factory=dict)  # by node: derivative by each input
     optimizer_state: list[Value] = field(default_factory=list)
+    metrics: dict[str, Value] = field(default_factory=dict)  # correct: a count; regression: sums (see graph/figures.py)
 
     @property
     def forward_end(self) -> int:
@@ -144,6 +146,7 @@ class Lowering:
         keep_gradients: bool = False,
         convolution: str = "auto",
         labels: bool = True,
+        metrics: bool = False,
     ) -> None:
         self.nodes = list(nodes)
         self.batch = batch
@@ -155,6 +158,7 @@ class Lowering:
         self.keep_gradients = keep_gradients
         self.convolution = convolution
         self.with_labels = labels
+        self.with_metrics = metrics
         self.emitter = Emitter()
         self.contexts: list[LayerEmitter] = []
         self.inputs: list[Value] = []
@@ -164,6 +168,7 @@ class Lowering:
         self.targets: dict[str, Target] = {}
         self.optimizer_state: list[Value] = []
         self.derivatives: dict[str, list[Value | None]] = {}
+        self.metrics: dict[str, Value] = {}
 
     def run(self) -> Lowered:
         """Finalize, emit, drop what is dead."""
@@ -173,7 +178,7 @@ class Lowering:
         if self.training and self.losses:
             self._backward()
         outputs = self._outputs()
-        wanted = [*outputs, *self.losses, *self.predictions]
+        wanted = [*outputs, *self.losses, *self.predictions, *self.metrics.values()]
         if self.keep_gradients:
             wanted += [target.value for target in self.targets.values()]
             wanted += [value for values in self.derivatives.values() for value in values if value is not None]
@@ -192,6 +197,7 @@ class Lowering:
             gradients={key: target.value for key, target in self.targets.items()},
             derivatives=self.derivatives,
             optimizer_state=self.optimizer_state,
+            metrics=self.metrics,
         )
 
     def _weights(self) -> list[Weight]:
@@ -217,11 +223,16 @@ class Lowering:
             if node.inputs:
                 values = [self.contexts[producer].outputs[index] for producer, index in node.inputs]
             else:
-                values = [self.emitter.value(f"{node.name}:input{i}", dim.shape, Role.INPUT) for i, dim in enumerate(row.inputs)]
+                values = [
+                    self.emitter.value(f"{node.name}:input{i}", dim.shape, Role.INPUT)
+                    for i, dim in enumerate(row.inputs)
+                ]
                 self.inputs.extend(values)
             labels: list[Value] = []
             if self.with_labels and (node.layer.is_loss or (node.layer.needs_label and self.training)):
-                labels = [self.emitter.value(f"{node.name}:label", row.outputs[0].shape, Role.LABEL)]
+                label_dim = getattr(node.layer, "label_dim", None)
+                dim = label_dim(row.outputs[0]) if label_dim is not None else row.outputs[0]
+                labels = [self.emitter.value(f"{node.name}:label", dim.shape, Role.LABEL)]
                 self.labels.extend(labels)
             context = LayerEmitter(
                 self.emitter, node.layer, values, training=self.training, labels=labels, seed=self.seed,
@@ -229,6 +240,10 @@ class Lowering:
             )  # fmt: skip
             node.layer.weights = row.weights
             self.contexts.append(context)
+            if self.with_metrics and node.layer.is_loss and labels and not self.metrics:
+                # before the loss, which may overwrite the prediction
+                before = self.nodes[node.inputs[0][0]].layer if node.inputs else None
+                self.metrics = figures.emit(self.emitter, node.layer, before, values[0], labels[0])
             _methods(node.layer).forward(context)
             if node.layer.is_loss:
                 self.predictions.append(values[0])

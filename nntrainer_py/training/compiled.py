@@ -77,6 +77,7 @@ class Compiled:
                 batch=batch,
                 training=mode == "train",
                 labels=mode != "predict",
+                metrics=mode != "predict",
                 optimizer=self.optimizer if mode == "train" else None,
                 accumulate_gradients=options.accumulate_gradients and mode == "train",
                 seed=options.seed,

@@ -64,6 +64,7 @@ class Program:
         self.losses = [self.array(value) for value in lowered.losses]
         self.outputs = [self.array(value) for value in lowered.outputs]
         self.predictions = [self.array(value) for value in lowered.predictions]
+        self.metrics = {name: self.array(value) for name, value in lowered.metrics.items()}
         self.forward: list[Call] = []
         self.backward: list[Call] = []
         self.update: list[Call] = []
@@ -184,7 +185,7 @@ def transient(lowered: Lowered) -> tuple[list[Value], dict[Value, int]]:
     external: list[Value] = [*lowered.inputs, *lowered.labels]
     end = len(lowered.operations)
     boundary = lowered.forward_end
-    pinned: dict[Value, int] = {value: end for value in lowered.losses}
+    pinned: dict[Value, int] = {value: end for value in (*lowered.losses, *lowered.metrics.values())}
     for value in lowered.predictions:
         pinned[value] = max(boundary - 1, 0)
     if not lowered.training:
