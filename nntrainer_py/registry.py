@@ -190,7 +190,16 @@ OPTIMIZERS = Registry(
 
 SCHEDULERS = Registry(
     "learning rate schedule",
-    {},
+    {
+        "constant": "nntrainer_py.optimizers.constant:Constant",
+        "cosine": "nntrainer_py.optimizers.cosine:Cosine",
+        "exponential": "nntrainer_py.optimizers.exponential:Exponential",
+        "linear": "nntrainer_py.optimizers.linear:Linear",
+        "one_cycle": "nntrainer_py.optimizers.one_cycle:OneCycle",
+        "polynomial": "nntrainer_py.optimizers.polynomial:Polynomial",
+        "reduce_on_plateau": "nntrainer_py.optimizers.reduce_on_plateau:ReduceOnPlateau",
+        "step": "nntrainer_py.optimizers.step:Step",
+    },
     known=("constant", "cosine", "exponential", "linear", "step"),
 )
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nntrainer_py.errors import UsageError
 from nntrainer_py.layers.context import Weight
-from nntrainer_py.properties import Configurable, number, positive_int
+from nntrainer_py.properties import Configurable, number
 from nntrainer_py.tensor.operations.emitter import Emitter
 from nntrainer_py.tensor.operations.record import Role, Value
 
@@ -27,13 +26,6 @@ class Optimizer(Configurable):
     decoupled: ClassVar[bool] = False
 
     learning_rate = number(default=0.001, minimum=0.0, doc="Step size; a schedule replaces it.")
-    decay_rate = number(None, above=0.0, doc="Deprecated: decay_rate of an exponential schedule; needs decay_steps.")
-    decay_steps = positive_int(None, doc="Deprecated: decay_steps of an exponential schedule; needs decay_rate.")
-
-    def validate(self) -> None:
-        for given, other in (("decay_rate", "decay_steps"), ("decay_steps", "decay_rate")):
-            if getattr(self, given) is not None and getattr(self, other) is None:
-                raise UsageError(f"required, as {given} is set", key=other)
 
     def attributes(self) -> dict[str, Any]:
         """Attributes of the update operation, from the properties."""
