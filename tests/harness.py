@@ -107,9 +107,7 @@ def case_id(case: Case) -> str:
 def build(case: Case, *, training: bool = True) -> tuple[list[Node], Layer]:
     """Inputs, the layer, a projection per output."""
     layer = case.layer()
-    nodes = [
-        Node(f"in{i}", Input(), [], [TensorDim(*shape)]) for i, shape in enumerate(case.inputs)
-    ]
+    nodes = [Node(f"in{i}", Input(), [], [TensorDim(*shape)]) for i, shape in enumerate(case.inputs)]
     nodes.append(Node("layer", layer, [(i, 0) for i in range(len(nodes))], outputs=case.outputs))
     if training and not layer.is_loss:
         position = len(nodes) - 1
@@ -145,7 +143,9 @@ class Feeds:
         return rng.standard_normal(shape) * (0.5 if value.role is Role.WEIGHT else 1.0)
 
 
-def interpreted(lowered: Lowered, feeds: Feeds, overrides: Arrays | None = None, forward_only: bool = False) -> Interpreter:
+def interpreted(
+    lowered: Lowered, feeds: Feeds, overrides: Arrays | None = None, forward_only: bool = False
+) -> Interpreter:
     """The float64 run."""
     machine = Interpreter()
     machine.state.numbers[StepState.SAMPLES] = lowered.batch
@@ -213,7 +213,9 @@ def check(case: Case) -> None:
     round_trip(case.layer())
     nodes, layer = build(case)
     differentiable = list(case.differentiable_inputs or [layer.supports_derivative] * len(case.inputs))
-    lowered = lower(nodes, batch=case.inputs[0][0], training=True, input_derivatives=any(differentiable), keep_gradients=True)
+    lowered = lower(
+        nodes, batch=case.inputs[0][0], training=True, input_derivatives=any(differentiable), keep_gradients=True
+    )
     feeds = Feeds(case)
     machine = interpreted(lowered, feeds)
     if case.numeric:
@@ -225,7 +227,9 @@ def check(case: Case) -> None:
     same_bytes(lowered, feeds, results)
     if case.in_place:
         mine = {v.root for v in lowered.node_outputs["layer"]}
-        assert mine & taken_in_place(program.plan.where) or all(v.base for v in lowered.node_outputs["layer"]), "not in place"
+        assert mine & taken_in_place(program.plan.where) or all(v.base for v in lowered.node_outputs["layer"]), (
+            "not in place"
+        )
     if case.inference:
         inference(case, feeds)
 

@@ -350,7 +350,7 @@ class Lowering:
         self.emitter.scope("clip", Phase.UPDATE)
         norm: Value | None = None
         if clipped:
-            gradients = {f"x{i}": self.targets[weight.key].value for i, weight in enumerate(started)}
+            gradients: dict[str, Any] = {f"x{i}": self.targets[weight.key].value for i, weight in enumerate(started)}
             norm = self.emitter.run("global_norm", **gradients)
         for weight in started:
             scale = None

@@ -72,8 +72,8 @@ class Layer(Configurable):
         for dim in ctx.inputs:
             ctx.output(dim)
 
-    def forward(self, ctx: Any) -> None:
-        """Compute the outputs."""
+    def forward(self, ctx: Any) -> Any:
+        """Compute the outputs; a loss returns its value."""
         raise NotImplementedError(f"{type(self).__name__}.forward")
 
     def calc_gradient(self, ctx: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nntrainer_py.layers.base import BuiltinLayer
@@ -72,7 +74,7 @@ class BatchNormalization(BuiltinLayer):
     def calc_derivative(self, ctx: LayerEmitter) -> None:
         (x,), (g,) = ctx.inputs, ctx.incoming
         mean, variance = ctx.saved["statistics"]
-        attributes = {"axis": self.feature_axis, "epsilon": self.epsilon}
+        attributes: dict[str, Any] = {"axis": self.feature_axis, "epsilon": self.epsilon}
         if self._uses_batch(ctx):
             dgamma, dbeta = self._sums(ctx)
             ctx.derivative(

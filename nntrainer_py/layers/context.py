@@ -188,7 +188,7 @@ class LayerEmitter:
             return None
         if len(present) == 1:
             return present[0]
-        operands = {f"x{i}": value for i, value in enumerate(present)}
+        operands: dict[str, Any] = {f"x{i}": value for i, value in enumerate(present)}
         total: Value = self.emitter.run("add_n", **operands)
         return total
 

@@ -91,7 +91,7 @@ def _operands(ctx: LayerEmitter, *, backward: bool = False) -> dict[str, Value |
 
 
 def _numbered(arrays: dict[str, Any], stem: str) -> tuple[Any, ...]:
-    found = []
+    found: list[Any] = []
     while f"{stem}{len(found)}" in arrays:
         found.append(arrays[f"{stem}{len(found)}"])
     return tuple(found)

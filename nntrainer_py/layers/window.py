@@ -21,7 +21,11 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int) -> tuple[in
 
 
 def sides_2d(
-    padding: Padding2D, size: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+    padding: Padding2D,
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
 ) -> Sides:
     """Padding in numbers, for an input of ``size`` (height, width)."""
     if padding != "same":

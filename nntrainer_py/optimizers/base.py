@@ -34,7 +34,7 @@ class Optimizer(Configurable):
     def emit_update(self, emitter: Emitter, weight: Weight, gradient: Value, scale: Value | None) -> list[Value]:
         """Emit the update of one weight; returns the values of its state."""
         assert weight.value is not None
-        state = {
+        state: dict[str, Any] = {
             name: Value(f"{weight.key}:{name}", weight.dim.shape, Role.OPTIMIZER) for name in self.state_names
         }
         decay = weight.regularizer + (0.0 if self.decoupled or weight.decay <= 1e-8 else weight.decay)

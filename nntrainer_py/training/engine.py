@@ -18,7 +18,7 @@ from nntrainer_py.errors import DataError, ForkError, NumericalError
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.memory.arena import Arena
 from nntrainer_py.memory.plan import MemoryPlan
-from nntrainer_py.tensor.operations.record import Call, Phase, Role, Run, StepState, Status, Value
+from nntrainer_py.tensor.operations.record import Call, Phase, Role, Run, Status, StepState, Value
 
 #: one launch at a time in the process: Numba's threading layers are not safe against concurrent launches
 LAUNCH = threading.RLock()
@@ -53,7 +53,9 @@ class Store:
 class Program:
     """The bound calls of one plan."""
 
-    def __init__(self, lowered: Lowered, plan: MemoryPlan, store: Store, arena: Arena, state: StepState, threads: int) -> None:
+    def __init__(
+        self, lowered: Lowered, plan: MemoryPlan, store: Store, arena: Arena, state: StepState, threads: int
+    ) -> None:
         self.lowered = lowered
         self.plan = plan
         self._store = store
@@ -93,9 +95,7 @@ class Program:
             whole = self._store.arrays[root.name]
         else:
             itemsize = np.dtype(root.dtype).itemsize
-            return self.arena.view(
-                self.plan.offset(root) + value.root_offset * itemsize, value.shape, value.dtype
-            )
+            return self.arena.view(self.plan.offset(root) + value.root_offset * itemsize, value.shape, value.dtype)
         if value is root:
             return whole
         flat = whole.reshape(-1)[value.root_offset : value.root_offset + value.size]
@@ -185,7 +185,7 @@ def transient(lowered: Lowered) -> tuple[list[Value], dict[Value, int]]:
     external: list[Value] = [*lowered.inputs, *lowered.labels]
     end = len(lowered.operations)
     boundary = lowered.forward_end
-    pinned: dict[Value, int] = {value: end for value in (*lowered.losses, *lowered.metrics.values())}
+    pinned: dict[Value, int] = dict.fromkeys((*lowered.losses, *lowered.metrics.values()), end)
     for value in lowered.predictions:
         pinned[value] = max(boundary - 1, 0)
     if not lowered.training:

@@ -77,7 +77,7 @@ class Kept:
         self.engine = Engine()
         external, pinned = transient(lowered)
         end = len(lowered.operations)
-        pinned |= {value: end for value in keep}
+        pinned |= dict.fromkeys(keep, end)
         made = plan(lowered.operations, external=external, pinned=pinned)
         self.engine.store.ensure(persistent(lowered))
         self.program: Program = self.engine.program(lowered, made)
@@ -155,7 +155,9 @@ def _axes(array: Array, nhwc: bool, back: bool = False) -> Array:
     return array.transpose(0, 3, 1, 2) if back else array.transpose(0, 2, 3, 1)
 
 
-def _compare_layer(case: Case, arrays: dict[str, Array], run: Kept, weights: list[Any], nhwc: bool, training: bool) -> None:
+def _compare_layer(
+    case: Case, arrays: dict[str, Array], run: Kept, weights: list[Any], nhwc: bool, training: bool
+) -> None:
     options, never = case["options"], set(case.get("do_not_compare", []))
     lowered = run.lowered
     outputs = [_axes(run[value], nhwc, back=True) for value in lowered.node_outputs["layer"]]
@@ -283,4 +285,3 @@ def _recorded(name: str, case: Case, run: Kept, values: dict[tuple[str, int], Va
         derivative = lowered.derivatives[layer][int(index)]
         return None if derivative is None else run[derivative]
     return None
-

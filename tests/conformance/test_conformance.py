@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kit import Case, cases, run_layer, run_model, supported  # noqa: E402
+from kit import Case, cases, run_layer, run_model, supported
 
 
 @pytest.mark.parametrize("case", cases("layer"), ids=lambda case: case["name"])

@@ -27,7 +27,7 @@ def statistics_part(x: Array, mean: Array, variance: Array, start: int, stop: in
         for i in range(inner):
             shift += x[0, c, i]
         shift /= f4(inner)
-        total, squares = 0.0, 0.0
+        total, squares = np.float64(0.0), np.float64(0.0)
         for n in range(outer):
             row = x[n, c]
             a, b = f4(0.0), f4(0.0)
@@ -108,7 +108,7 @@ def sums_part(
     outer, _, inner = x.shape
     for c in range(start, stop):
         m = mean[c]
-        total, product = 0.0, 0.0
+        total, product = np.float64(0.0), np.float64(0.0)
         for n in range(outer):
             row, grad = x[n, c], g[n, c]
             a, b = f4(0.0), f4(0.0)

@@ -12,7 +12,7 @@ from nntrainer_py.tensor.operations.record import Array, Call, Operation, Operat
 
 def numbered(reads: Mapping[str, Any], stem: str = "x") -> list[Any]:
     """The operands x0, x1, ... in order."""
-    found = []
+    found: list[Any] = []
     while f"{stem}{len(found)}" in reads:
         found.append(reads[f"{stem}{len(found)}"])
     return found

@@ -35,7 +35,7 @@ def _is_column(value: Value, axis: int) -> bool:
 def _work(operation: Operation) -> int:
     """Float64 work space of the column kernels, which need it; the others need none."""
     x, axis = operation.reads["x"], operation.attributes["axis"]
-    return 16 * x.shape[axis] if _is_column(x, axis) else 0
+    return 16 * int(x.shape[axis]) if _is_column(x, axis) else 0
 
 
 def _parts(operation: Operation, run: Run) -> int:
