@@ -199,7 +199,7 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
 
 
 class _CacheImplementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = [_Locator]
+    _locator_classes = (_Locator,)
 
 
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]

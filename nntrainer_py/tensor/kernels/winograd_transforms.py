@@ -37,31 +37,44 @@ class _Vector:
 _Row = tuple[_Vector, ...]
 
 
+# F(4x4, 3x3) interpolates at 0, +-5/8, +-11/8 and infinity.  Against the customary 0, +-1, +-2 this halves the root
+# mean square error and divides the largest by four, at the same cost; squares and their product are exact in float32.
+_A, _B = 5 / 8, 11 / 8
+_AA, _BB = _A * _A, _B * _B
+_SUM, _PRODUCT = _AA + _BB, _AA * _BB
+_SCALE_A, _SCALE_B = 1 / (2 * _AA * (_AA - _BB)), 1 / (2 * _BB * (_BB - _AA))
+
+
 def _input4(d0: _Vector, d1: _Vector, d2: _Vector, d3: _Vector, d4: _Vector, d5: _Vector) -> _Row:
-    a, b, c, e = d4 - d2 * 4, d3 - d1 * 4, d4 - d2, (d3 - d1) * 2
-    return d0 * 4 - d2 * 5 + d4, a + b, a - b, c + e, c - e, d1 * 4 - d3 * 5 + d5
+    even_a, odd_a = d4 - d2 * _BB, (d3 - d1 * _BB) * _A
+    even_b, odd_b = d4 - d2 * _AA, (d3 - d1 * _AA) * _B
+    first, last = d0 * _PRODUCT - d2 * _SUM + d4, d1 * _PRODUCT - d3 * _SUM + d5
+    return first, even_a + odd_a, even_a - odd_a, even_b + odd_b, even_b - odd_b, last
 
 
 def _output4(m0: _Vector, m1: _Vector, m2: _Vector, m3: _Vector, m4: _Vector, m5: _Vector) -> _Row:
-    p, q, r, s = m1 + m2, m1 - m2, m3 + m4, m3 - m4
-    return m0 + p + r, q + s * 2, p + r * 4, q + s * 8 + m5
+    even_a, odd_a, even_b, odd_b = m1 + m2, m1 - m2, m3 + m4, m3 - m4
+    last = odd_a * (_A * _AA) + odd_b * (_B * _BB) + m5
+    return m0 + even_a + even_b, odd_a * _A + odd_b * _B, even_a * _AA + even_b * _BB, last
 
 
 def _output4_transposed(y0: _Vector, y1: _Vector, y2: _Vector, y3: _Vector) -> _Row:
-    e, o, e2, o2 = y0 + y2, y1 + y3, y0 + y2 * 4, y1 * 2 + y3 * 8
-    return y0, e + o, e - o, e2 + o2, e2 - o2, y3
+    even_a, odd_a = y0 + y2 * _AA, y1 * _A + y3 * (_A * _AA)
+    even_b, odd_b = y0 + y2 * _BB, y1 * _B + y3 * (_B * _BB)
+    return y0, even_a + odd_a, even_a - odd_a, even_b + odd_b, even_b - odd_b, y3
 
 
 def _weight4(w0: _Vector, w1: _Vector, w2: _Vector) -> _Row:
-    s, t = (w0 + w2) * (-1 / 6), w1 * (1 / 6)
-    u, v = w0 * (1 / 24) + w2 * (1 / 6), w1 * (1 / 12)
-    return w0 * 0.25, s - t, s + t, u + v, u - v, w2
+    even_a, odd_a = w0 * _SCALE_A + w2 * (_AA * _SCALE_A), w1 * (_A * _SCALE_A)
+    even_b, odd_b = w0 * _SCALE_B + w2 * (_BB * _SCALE_B), w1 * (_B * _SCALE_B)
+    return w0 * (1 / _PRODUCT), even_a + odd_a, even_a - odd_a, even_b + odd_b, even_b - odd_b, w2
 
 
 def _weight4_transposed(u0: _Vector, u1: _Vector, u2: _Vector, u3: _Vector, u4: _Vector, u5: _Vector) -> _Row:
-    p, q, r, s = u1 + u2, u2 - u1, u3 + u4, u3 - u4
-    first = u0 * 0.25 - p * (1 / 6) + r * (1 / 24)
-    return first, q * (1 / 6) + s * (1 / 12), r * (1 / 6) - p * (1 / 6) + u5
+    even_a, odd_a, even_b, odd_b = u1 + u2, u1 - u2, u3 + u4, u3 - u4
+    first = u0 * (1 / _PRODUCT) + even_a * _SCALE_A + even_b * _SCALE_B
+    last = even_a * (_AA * _SCALE_A) + even_b * (_BB * _SCALE_B) + u5
+    return first, odd_a * (_A * _SCALE_A) + odd_b * (_B * _SCALE_B), last
 
 
 def _input2(d0: _Vector, d1: _Vector, d2: _Vector, d3: _Vector) -> _Row:

@@ -1,8 +1,10 @@
 """2-D convolution (cross-correlation), NCHW: forward, gradient of the input, gradient of the weight.
 
 Attributes of all three: ``stride`` (2), ``padding`` (top, bottom, left, right), ``dilation`` (2), ``groups`` and
-``algorithm``: ``direct``, ``winograd2``, ``winograd4`` or ``auto``, which decides from the shapes of one sample.
-A transposed convolution is the same three with the roles of input and output exchanged.
+``algorithm``: ``direct``, ``winograd2``, ``winograd4`` or ``auto``, which decides from the shapes of one sample. The
+Winograd algorithms need 3x3 kernels of stride, dilation and groups 1, channels and filters in multiples of 32 and
+padding of at most 2; what they cannot do is done directly. A transposed convolution is the same three with the roles
+of input and output exchanged.
 """
 
 from __future__ import annotations
@@ -63,6 +65,23 @@ class Window:
         values = (self.groups, *self.stride, self.padding[0], self.padding[2], *self.dilation)
         return np.array(values, np.int64)
 
+    def chosen(self, shapes: Shapes) -> int:
+        """Tile size of the algorithm to use: 4 or 2 for Winograd, 0 for direct. Never depends on the batch."""
+        possible = self.stride == self.dilation == (1, 1) and self.groups == 1 and shapes.w[2:] == (3, 3)
+        if not possible or max(self.padding) > 2 or shapes.w[0] % 32 or shapes.w[1] % 32 or self.algorithm == "direct":
+            return 0
+        from nntrainer_py.tensor.kernels.winograd import fits
+
+        height, width = shapes.y[2:]
+        if self.algorithm == "auto":
+            products = {size: (size + 2) ** 2 * -(-height // size) * -(-width // size) for size in (4, 2)}
+            best = 4 if products[4] < products[2] else 2
+            if products[best] >= 9 * height * width:
+                return 0
+        else:
+            best = 4 if self.algorithm == "winograd4" else 2
+        return best if fits(shapes.w[1], shapes.w[0], max(width, shapes.x[3]), best) else 0
+
     def check_groups(self, channels: int, filters: int) -> None:
         if channels % self.groups or filters % self.groups:
             raise ValueError(
@@ -93,6 +112,10 @@ class _Convolution(OperationKind):
     def shapes(self, operation: Operation) -> Shapes:
         raise NotImplementedError
 
+    def size(self, operation: Operation) -> int:
+        """Tile size of the Winograd algorithm that is used, 0 for none."""
+        return Window.of(operation.attributes).chosen(self.shapes(operation))
+
     def cost(self, operation: Operation) -> float:
         return max(self.shapes(operation).flops / _GFLOPS, super().cost(operation))
 
@@ -106,6 +129,25 @@ def _four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     if len(shape) != 4:
         raise ValueError(f"convolution: expected 4 axes, got {shape}")
     return shape[0], shape[1], shape[2], shape[3]
+
+
+def _winograd_product(
+    made: tuple[int, int, int, int],
+    size: int,
+    x: Array,
+    w: Array,
+    flip: int,
+    bias: Array,
+    out: Array,
+    pad: tuple[int, int],
+    scratch: Array,
+    parts: int,
+) -> Call:
+    from nntrainer_py.tensor.kernels import winograd
+
+    cut = np.array(winograd.product_plan(x.shape[1], made[1], made[0], made[2], made[3], size), np.int64)
+    function = winograd.product if parts == 1 else winograd.product_parallel
+    return function.function, (x, w, flip, bias, out, *pad, size, cut, scratch, parts)
 
 
 class Conv2d(_Convolution):
@@ -127,17 +169,25 @@ class Conv2d(_Convolution):
         return Shapes(_four(reads["x"].shape), _four(reads["w"].shape), _four(operation.writes["out"].shape))
 
     def scratch(self, operation: Operation, threads: int) -> int:
-        from nntrainer_py.tensor.kernels.convolution import forward_scratch
+        from nntrainer_py.tensor.kernels import convolution, winograd
 
-        shapes = self.shapes(operation)
-        return forward_scratch(shapes.w[1], shapes.taps, self.parts(operation, threads))
+        shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
+        if size:
+            return winograd.product_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size).nbytes(parts)
+        return convolution.forward_scratch(shapes.w[1], shapes.taps, parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import convolution as kernels
 
-        parts = self.parts(operation, run.threads)
-        geometry, scratch = Window.of(operation.attributes).geometry(), run.scratch.view(np.float32)
+        shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, run.threads)
+        window, scratch = Window.of(operation.attributes), run.scratch.view(np.float32)
         bias = arrays["bias"].reshape(-1) if "bias" in arrays else np.empty(0, np.float32)
+        if size:
+            pad = window.padding[0], window.padding[2]
+            return _winograd_product(
+                shapes.y, size, arrays["x"], arrays["w"], 0, bias, arrays["out"], pad, scratch, parts
+            )
+        geometry = window.geometry()
         function = kernels.forward if parts == 1 else kernels.forward_parallel
         return function.function, (arrays["x"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
 
@@ -167,17 +217,26 @@ class Conv2dDerivative(_Convolution):
         return Shapes(_four(operation.writes["out"].shape), _four(reads["w"].shape), _four(reads["g"].shape))
 
     def scratch(self, operation: Operation, threads: int) -> int:
-        from nntrainer_py.tensor.kernels.convolution import derivative_scratch
+        from nntrainer_py.tensor.kernels import convolution, winograd
 
-        shapes, groups = self.shapes(operation), Window.of(operation.attributes).groups
-        return derivative_scratch(shapes.w[0] // groups, shapes.taps, self.parts(operation, threads))
+        shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
+        if size:
+            return winograd.product_plan(shapes.y[1], shapes.x[1], shapes.x[0], *shapes.x[2:], size).nbytes(parts)
+        groups = Window.of(operation.attributes).groups
+        return convolution.derivative_scratch(shapes.w[0] // groups, shapes.taps, parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import convolution as kernels
 
-        parts = self.parts(operation, run.threads)
-        geometry, scratch = Window.of(operation.attributes).geometry(), run.scratch.view(np.float32)
+        shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, run.threads)
+        window, scratch = Window.of(operation.attributes), run.scratch.view(np.float32)
         bias = arrays["bias"].reshape(-1) if "bias" in arrays else np.empty(0, np.float32)
+        if size:
+            pad = 2 - window.padding[0], 2 - window.padding[2]
+            return _winograd_product(
+                shapes.x, size, arrays["g"], arrays["w"], 1, bias, arrays["out"], pad, scratch, parts
+            )
+        geometry = window.geometry()
         function = kernels.derivative if parts == 1 else kernels.derivative_parallel
         return function.function, (arrays["g"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
 
@@ -203,18 +262,28 @@ class Conv2dGradient(_Convolution):
         return Shapes(x, (g[1], x[1] // Window.of(operation.attributes).groups, kernel[0], kernel[1]), g)
 
     def scratch(self, operation: Operation, threads: int) -> int:
-        from nntrainer_py.tensor.kernels.convolution import gradient_scratch
+        from nntrainer_py.tensor.kernels import convolution, winograd
 
-        return gradient_scratch(self.parts(operation, threads))
+        shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
+        if size:
+            return winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size).nbytes(parts)
+        return convolution.gradient_scratch(parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import convolution as kernels
+        from nntrainer_py.tensor.kernels import winograd
 
-        parts = self.parts(operation, run.threads)
-        geometry, scratch = Window.of(operation.attributes).geometry(), run.scratch.view(np.float32)
-        weight = arrays["out"].reshape(self.shapes(operation).w)
+        shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, run.threads)
+        window, scratch = Window.of(operation.attributes), run.scratch.view(np.float32)
+        weight, add = arrays["out"].reshape(shapes.w), int(operation.accumulate)
+        if size:
+            cut = np.array(winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size), np.int64)
+            chosen = winograd.gradient if parts == 1 else winograd.gradient_parallel
+            pad = window.padding[0], window.padding[2]
+            return chosen.function, (arrays["x"], arrays["g"], weight, *pad, size, add, cut, scratch, parts)
+        geometry = window.geometry()
         function = kernels.gradient if parts == 1 else kernels.gradient_parallel
-        arguments = (arrays["x"], arrays["g"], weight, geometry, int(operation.accumulate), scratch, parts)
+        arguments = (arrays["x"], arrays["g"], weight, geometry, add, scratch, parts)
         return function.function, arguments
 
 
