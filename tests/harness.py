@@ -2,7 +2,7 @@
 
 `check` builds inputs -> the layer -> a random weighted sum of its outputs as the loss, and tests
 
-* the emitted backward pass, in float64 (tests/reference), against central differences of the loss, at 1e-6 of the largest;
+* the emitted way back, in float64 (tests/reference), against central differences of the loss, at 1e-6 of the largest;
 * the compiled kernels against that float64 run, at 1e-5 of the largest value (outputs, gradients, derivatives, state);
 * in-place on and off, memory reused or not, NaN-filled memory, 1 and 2 threads: the same bytes;
 * inference; INI round trip of the properties.

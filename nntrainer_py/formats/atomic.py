@@ -14,7 +14,9 @@ from nntrainer_py.errors import WeightFileError
 PREFIX = ".nntrainer-partial-"
 
 
-def write_atomically(path: Path, parts: Iterable[bytes | memoryview], *, error: type[Exception] = WeightFileError) -> None:
+def write_atomically(
+    path: Path, parts: Iterable[bytes | memoryview], *, error: type[Exception] = WeightFileError
+) -> None:
     """Temporary file in the same folder, fsync, rename over the target, fsync of the folder.
 
     Raises ``error`` with the cause (full disk, read-only folder, a folder in the way); the old file then still stands.

@@ -201,7 +201,7 @@ class Lowering:
         )
 
     def _weights(self) -> list[Weight]:
-        """Distinct weights in .bin order: a trainable shared one at its last user in forward order, state at its first."""
+        """Distinct weights in .bin order: a trainable shared one at its last user, state at its first."""
         users: dict[int, list[int]] = {}
         for position, row in enumerate(self.table):
             for weight in row.weights:
@@ -319,7 +319,7 @@ class Lowering:
                         getattr(node.origin, "line", 0),
                         node.name,
                         node.layer.keyword,
-                        "passes no derivative back, so the layers before it cannot be trained; set trainable = false there",
+                        "passes no derivative back, so nothing before it can be trained; set trainable = false there",
                     )
                 ]
             )

@@ -13,7 +13,9 @@ from nntrainer_py.tensor.dim import TensorDim
 
 
 class Conv2D(WeightLayer):
-    """Slide ``filters`` kernels over height and width: ``y[o] = bias[o] + sum x[c, i*stride + k*dilation - pad] * w[o, c, k]``.
+    """Slide ``filters`` kernels over height and width.
+
+    ``y[o, i] = bias[o] + sum over c, k of x[c, i * stride + k * dilation - pad] * w[o, c, k]``.
 
     Shapes: ``(N, C, H, W)`` to ``(N, filters, H', W')`` with ``H' = floor((H + pads - extent) / stride) + 1``.
     Weights: filter ``(filters, C / groups, kh, kw)``, bias ``(1, filters, 1, 1)``.

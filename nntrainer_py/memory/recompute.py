@@ -1,9 +1,9 @@
 """Recomputation: run a forward operation again on the way back instead of keeping what it made. List in, list out.
 
-A chosen value is dropped after its last forward reader. Where the way back needs it, a copy of the operation that made it
-stands just before the first reader, and so, in turn, for chosen values that this operation reads; what is not chosen is
-kept for it. Only pure operations qualify (random ones draw the same numbers again), and only while no state that they
-read has been changed in between; so no bit changes.
+A chosen value is dropped after its last forward reader. Where the way back needs it, a copy of the operation that made
+it stands just before the first reader, and so, in turn, for chosen values that this operation reads; what is not chosen
+is kept for it. Only pure operations qualify (random ones draw the same numbers again), and only while no state that
+they read has been changed in between; so no bit changes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _last_changes(operations: Sequence[Operation]) -> dict[Value, list[int]]:
 
 
 def _stable(maker: Operation, changes: dict[Value, list[int]], until: int) -> bool:
-    """No persistent value that the maker reads changes before ``until``; forward changes (running statistics) count too."""
+    """No persistent value that the maker reads changes before ``until``, in the forward pass neither."""
     return all(
         all(position >= until for position in changes.get(value.root, ()))
         for value in maker.reads.values()

@@ -94,7 +94,7 @@ class Kept:
 
 def kept_values(lowered: Lowered) -> list[Value]:
     keep = [value for values in lowered.node_outputs.values() for value in values]
-    keep += [target for target in lowered.gradients.values()]
+    keep += list(lowered.gradients.values())
     keep += [value for values in lowered.derivatives.values() for value in values if value is not None]
     written = {value.root for operation in lowered.operations for value in operation.writes.values()}
     keep += lowered.predictions

@@ -1,7 +1,7 @@
 """Float64 twins of the operation kinds: plain NumPy, written from the formulas, never from our kernels.
 
-One file per family holds ``REFERENCE``: kind -> ``function(reads, attributes, state) -> {write name: array}``. ``reads``
-holds float64 arrays (or the declared integer type) by operand name, including state that the kind modifies.
+One file per family holds ``REFERENCE``: kind -> ``function(reads, attributes, state) -> {write name: array}``.
+``reads`` holds float64 arrays (or the declared integer type) by operand name, and state that the kind modifies.
 """
 
 from __future__ import annotations
