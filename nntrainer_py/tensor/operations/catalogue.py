@@ -18,6 +18,19 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "batch_statistics", "running_update", "batch_normalize", "batch_normalize_sums", "batch_normalize_derivative",
     ),  # fmt: skip
     "random": ("dropout",),
+    "preprocess": ("normalize_batch", "standardize_sample", "unit_length", "flip", "translate"),
+    "pooling": (
+        "max_pool", "max_pool_derivative", "average_pool", "average_pool_derivative", "global_max",
+        "global_max_derivative",
+    ),
+    "layer_normalization": (
+        "layer_statistics", "layer_normalize", "layer_normalize_sums", "layer_normalize_derivative",
+        "rms_statistics", "rms_normalize", "rms_normalize_gradient", "rms_normalize_derivative",
+    ),
+    "embedding": ("embedding", "embedding_gradient", "gather", "gather_derivative"),
+    "reduce": ("reduce_sum", "broadcast"),
+    "arithmetic": ("binary",),
+    "unary": ("unary", "unary_derivative"),
     "loss": (
         "mse", "mse_derivative", "mae", "mae_derivative", "huber", "huber_derivative", "hinge", "hinge_derivative",
         "kld", "kld_derivative", "cosine_distance", "cosine_distance_derivative", "cross_softmax", "cross_softmax_derivative",

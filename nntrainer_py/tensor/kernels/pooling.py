@@ -1,0 +1,197 @@
+"""Pooling over planes: arrays are ``[planes, height, width]``, planes are split over threads, each is one thread's own.
+
+``window`` is (kernel height, kernel width, stride down, stride right, rows of padding above, columns of padding left).
+Padding is never read: windows are cut at the edges, so an average divides by the cells it saw.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import prange
+
+from nntrainer_py.tensor.kernels.compile import kernel
+
+Array = npt.NDArray[Any]
+Window = tuple[int, int, int, int, int, int]
+f4 = np.float32
+
+
+@kernel()
+def bounds(place: int, stride: int, before: int, size: int, count: int) -> tuple[int, int]:
+    """First and last (exclusive) of the output cells whose kernel cell ``place`` lies inside an axis of ``size``."""
+    # i * stride + place - before >= 0 and < size
+    first = max((before - place + stride - 1) // stride, 0)
+    last = min((size - 1 - place + before) // stride + 1, count)
+    return first, last
+
+
+@kernel()
+def _best_of_row(
+    row: Array, values: Array, places: Array, place: int, start: int, stride: int, first: int, last: int
+) -> None:
+    """Take ``row[j * stride + start]`` where it is larger (or NaN); ``places`` keeps which cell it came from."""
+    mark = places.dtype.type(place)
+    for j in range(first, last):
+        v = row[j * stride + start]
+        larger = (v > values[j]) | (v != v)
+        values[j] = v if larger else values[j]
+        places[j] = mark if larger else places[j]
+
+
+@kernel()
+def max_pool_part(x: Array, out: Array, places: Array, window: Window, begin: int, end: int) -> None:
+    """Largest value of every window and, in ``places``, its cell within the window; the first of equal ones wins."""
+    kh, kw, sh, sw, top, left = window
+    height, width = x.shape[1:]
+    rows, columns = out.shape[1:]
+    for p in range(begin, end):
+        for i in range(rows):
+            values, marks = out[p, i], places[p, i]
+            origin = i * sh - top
+            for j in range(columns):
+                values[j] = -np.inf
+                # the first cell inside, which a window of nothing but -inf keeps
+                marks[j] = max(-origin, 0) * kw + max(left - j * sw, 0)
+            for a in range(max(-origin, 0), min(kh, height - origin)):
+                row = x[p, origin + a]
+                for b in range(kw):
+                    first, last = bounds(b, sw, left, width, columns)
+                    if sw == 1:  # constants let the compiler read the row in vectors
+                        _best_of_row(row, values, marks, a * kw + b, b - left, 1, first, last)
+                    elif sw == 2:
+                        _best_of_row(row, values, marks, a * kw + b, b - left, 2, first, last)
+                    else:
+                        _best_of_row(row, values, marks, a * kw + b, b - left, sw, first, last)
+
+
+@kernel()
+def max_pool_plain_part(x: Array, out: Array, window: Window, begin: int, end: int) -> None:
+    """`max_pool_part` without the places, for inference."""
+    kh, kw, sh, sw, top, left = window
+    height, width = x.shape[1:]
+    rows, columns = out.shape[1:]
+    for p in range(begin, end):
+        for i in range(rows):
+            values = out[p, i]
+            origin = i * sh - top
+            for j in range(columns):
+                values[j] = -np.inf
+            for a in range(max(-origin, 0), min(kh, height - origin)):
+                row = x[p, origin + a]
+                for b in range(kw):
+                    first, last = bounds(b, sw, left, width, columns)
+                    for j in range(first, last):
+                        v = row[j * sw + b - left]
+                        values[j] = v if (v > values[j]) | (v != v) else values[j]
+
+
+@kernel()
+def max_pool_derivative_part(g: Array, places: Array, out: Array, window: Window, begin: int, end: int) -> None:
+    """Every derivative goes to the cell that was the largest."""
+    _, kw, sh, sw, top, left = window
+    for p in range(begin, end):
+        plane = out[p]
+        for i in range(plane.shape[0]):
+            for j in range(plane.shape[1]):
+                plane[i, j] = f4(0.0)
+        for i in range(g.shape[1]):
+            for j in range(g.shape[2]):
+                place = np.int64(places[p, i, j])
+                plane[i * sh - top + place // kw, j * sw - left + place % kw] += g[p, i, j]
+
+
+@kernel()
+def average_pool_part(x: Array, out: Array, window: Window, begin: int, end: int) -> None:
+    """Mean of the cells of every window that lie inside."""
+    kh, kw, sh, sw, top, left = window
+    height, width = x.shape[1:]
+    rows, columns = out.shape[1:]
+    for p in range(begin, end):
+        for i in range(rows):
+            values = out[p, i]
+            origin = i * sh - top
+            for j in range(columns):
+                values[j] = f4(0.0)
+            low, high = max(-origin, 0), min(kh, height - origin)
+            for a in range(low, high):
+                row = x[p, origin + a]
+                for b in range(kw):
+                    first, last = bounds(b, sw, left, width, columns)
+                    for j in range(first, last):
+                        values[j] += row[j * sw + b - left]
+            for j in range(columns):
+                side = j * sw - left
+                values[j] /= f4((high - low) * (min(kw, width - side) - max(-side, 0)))
+
+
+@kernel()
+def average_pool_derivative_part(g: Array, out: Array, window: Window, begin: int, end: int) -> None:
+    """Every derivative in equal shares to the cells of its window."""
+    kh, kw, sh, sw, top, left = window
+    height, width = out.shape[1:]
+    rows, columns = g.shape[1:]
+    for p in range(begin, end):
+        plane = out[p]
+        for i in range(height):
+            for j in range(width):
+                plane[i, j] = f4(0.0)
+        for i in range(rows):
+            origin = i * sh - top
+            low, high = max(-origin, 0), min(kh, height - origin)
+            for j in range(columns):
+                side = j * sw - left
+                near, far = max(-side, 0), min(kw, width - side)
+                share = g[p, i, j] / f4((high - low) * (far - near))
+                for a in range(low, high):
+                    for b in range(near, far):
+                        plane[origin + a, side + b] += share
+
+
+@kernel()
+def global_max(x: Array, out: Array) -> None:
+    """``x[planes, cells]``: the largest of each row; NaN wins."""
+    for p in range(x.shape[0]):
+        best = x[p, 0]
+        for i in range(x.shape[1]):
+            v = x[p, i]
+            best = v if (v > best) | (v != v) else best
+        out[p] = best
+
+
+@kernel()
+def global_max_derivative(x: Array, y: Array, g: Array, out: Array) -> None:
+    """The derivative of each row in equal shares to all cells that are the largest. ``out`` may be ``x``."""
+    for p in range(x.shape[0]):
+        count = 0
+        for i in range(x.shape[1]):
+            count += 1 if x[p, i] == y[p] else 0
+        share = g[p] / f4(max(count, 1))
+        for i in range(x.shape[1]):
+            out[p, i] = share if x[p, i] == y[p] else f4(0.0)
+
+
+@kernel(parallel=True)
+def max_pool_parallel(x: Array, out: Array, places: Array, window: Window, parts: int) -> None:
+    for p in prange(parts):
+        max_pool_part(x, out, places, window, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
+
+
+@kernel(parallel=True)
+def max_pool_derivative_parallel(g: Array, places: Array, out: Array, window: Window, parts: int) -> None:
+    for p in prange(parts):
+        max_pool_derivative_part(g, places, out, window, p * g.shape[0] // parts, (p + 1) * g.shape[0] // parts)
+
+
+@kernel(parallel=True)
+def average_pool_parallel(x: Array, out: Array, window: Window, parts: int) -> None:
+    for p in prange(parts):
+        average_pool_part(x, out, window, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
+
+
+@kernel(parallel=True)
+def average_pool_derivative_parallel(g: Array, out: Array, window: Window, parts: int) -> None:
+    for p in prange(parts):
+        average_pool_derivative_part(g, out, window, p * g.shape[0] // parts, (p + 1) * g.shape[0] // parts)

@@ -1,0 +1,169 @@
+"""Pooling over the height and width of every channel, and the ways back.
+
+Attributes of the window kinds: ``kernel`` and ``stride`` (2 each), ``padding`` (top, bottom, left, right). The largest
+value's cell is kept as a small integer, its number within the window row by row, so the input need not live on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
+
+_PARALLEL_ELEMENTS = 1 << 16  # window cells looked at; below it one thread is as fast
+
+
+def place_dtype(kernel: tuple[int, int]) -> str:
+    """The smallest unsigned integer that numbers the cells of a window."""
+    cells = kernel[0] * kernel[1]
+    return "uint8" if cells <= 1 << 8 else "uint16" if cells <= 1 << 16 else "uint32"
+
+
+def pooled(shape: tuple[int, ...], attributes: Mapping[str, Any]) -> tuple[int, ...]:
+    """The output's shape. Raises ValueError for a window that does not fit, or lies in the padding with no cell inside."""
+    made = []
+    top, bottom, left, right = attributes["padding"]
+    for axis, before, after in ((0, top, bottom), (1, left, right)):
+        size, kernel, stride = shape[2 + axis], attributes["kernel"][axis], attributes["stride"][axis]
+        room = size + before + after - kernel
+        if room < 0:
+            raise ValueError(f"a window of {kernel} does not fit in {size} cells with padding {before} and {after}")
+        count = room // stride + 1
+        if before >= kernel or (count - 1) * stride - before >= size:
+            raise ValueError(f"padding {before} and {after}: a window of {kernel} would lie in the padding alone")
+        made.append(count)
+    return (shape[0], shape[1], *made)
+
+
+def _planes(array: Array) -> Array:
+    return array.reshape(-1, *array.shape[2:])
+
+
+def _window(operation: Operation) -> tuple[int, ...]:
+    a = operation.attributes
+    return (*map(int, a["kernel"]), *map(int, a["stride"]), int(a["padding"][0]), int(a["padding"][2]))
+
+
+def _parts(operation: Operation, small: Value, run: Run) -> int:
+    """Planes are split; one part where there is little to do."""
+    kernel = operation.attributes["kernel"]
+    if run.threads == 1 or small.size * kernel[0] * kernel[1] < _PARALLEL_ELEMENTS:
+        return 1
+    return min(run.threads * 4, small.shape[0] * small.shape[1])
+
+
+class MaxPool(OperationKind):
+    """The largest value of every window; with ``keep`` also ``places``, which of its cells it was (the first of equals)."""
+
+    name = "max_pool"
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        shape = pooled(reads["x"].shape, attributes)
+        made = {"out": Spec(shape)}
+        if attributes["keep"]:
+            made["places"] = Spec(shape, place_dtype(attributes["kernel"]))
+        return made
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        from nntrainer_py.tensor.kernels import pooling as kernels
+
+        x, out, window = _planes(arrays["x"]), _planes(arrays["out"]), _window(operation)
+        if "places" not in arrays:
+            return kernels.max_pool_plain_part.function, (x, out, window, 0, x.shape[0])
+        places, parts = _planes(arrays["places"]), _parts(operation, operation.writes["out"], run)
+        if parts > 1:
+            return kernels.max_pool_parallel.function, (x, out, places, window, parts)
+        return kernels.max_pool_part.function, (x, out, places, window, 0, x.shape[0])
+
+
+class MaxPoolDerivative(OperationKind):
+    """``g`` to the kept places of an input of ``size`` (height, width)."""
+
+    name = "max_pool_derivative"
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        return {"out": Spec((*reads["g"].shape[:2], *attributes["size"]))}
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        from nntrainer_py.tensor.kernels import pooling as kernels
+
+        g, places, out = (_planes(arrays[name]) for name in ("g", "places", "out"))
+        window, parts = _window(operation), _parts(operation, operation.reads["g"], run)
+        if parts > 1:
+            return kernels.max_pool_derivative_parallel.function, (g, places, out, window, parts)
+        return kernels.max_pool_derivative_part.function, (g, places, out, window, 0, g.shape[0])
+
+
+class AveragePool(OperationKind):
+    """The mean of every window over the cells inside the input."""
+
+    name = "average_pool"
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        return {"out": Spec(pooled(reads["x"].shape, attributes))}
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        from nntrainer_py.tensor.kernels import pooling as kernels
+
+        x, out, window = _planes(arrays["x"]), _planes(arrays["out"]), _window(operation)
+        parts = _parts(operation, operation.writes["out"], run)
+        if parts > 1:
+            return kernels.average_pool_parallel.function, (x, out, window, parts)
+        return kernels.average_pool_part.function, (x, out, window, 0, x.shape[0])
+
+
+class AveragePoolDerivative(OperationKind):
+    """``g`` in equal shares to the cells of its window in an input of ``size`` (height, width)."""
+
+    name = "average_pool_derivative"
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        return {"out": Spec((*reads["g"].shape[:2], *attributes["size"]))}
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        from nntrainer_py.tensor.kernels import pooling as kernels
+
+        g, out, window = _planes(arrays["g"]), _planes(arrays["out"]), _window(operation)
+        parts = _parts(operation, operation.reads["g"], run)
+        if parts > 1:
+            return kernels.average_pool_derivative_parallel.function, (g, out, window, parts)
+        return kernels.average_pool_derivative_part.function, (g, out, window, 0, g.shape[0])
+
+
+class GlobalMax(OperationKind):
+    """The largest value of every channel."""
+
+    name = "global_max"
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        return {"out": Spec((*reads["x"].shape[:2], 1, 1))}
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        from nntrainer_py.tensor.kernels import pooling as kernels
+
+        out = arrays["out"].reshape(-1)
+        return kernels.global_max.function, (arrays["x"].reshape(out.size, -1), out)
+
+
+class GlobalMaxDerivative(OperationKind):
+    """``g`` in equal shares to all cells of ``x`` that equal the largest value ``y`` of their channel."""
+
+    name = "global_max_derivative"
+    in_place = (("out", "x"),)
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        return {"out": Spec(reads["x"].shape)}
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        from nntrainer_py.tensor.kernels import pooling as kernels
+
+        y, g = arrays["y"].reshape(-1), arrays["g"].reshape(-1)
+        x, out = arrays["x"].reshape(y.size, -1), arrays["out"].reshape(y.size, -1)
+        return kernels.global_max_derivative.function, (x, y, g, out)
+
+
+for _kind in (
+    MaxPool(), MaxPoolDerivative(), AveragePool(), AveragePoolDerivative(), GlobalMax(), GlobalMaxDerivative(),
+):  # fmt: skip
+    register(_kind)
