@@ -9,12 +9,12 @@ from pathlib import Path
 
 from nntrainer_py.errors import Faults, Origin, UsageError, did_you_mean, nearest
 from nntrainer_py.graph.backbone import Collector, Draft, Scope
-from nntrainer_py.graph.ini import IniFile, parse, read
+from nntrainer_py.graph.ini import IniFile, Section, parse, read
 from nntrainer_py.graph.model_section import ModelSection
 from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.overrides import apply_overrides
 from nntrainer_py.graph.paths import folder_of, inside
-from nntrainer_py.graph.sections import Specials, is_path, section_names
+from nntrainer_py.graph.sections import MODEL, Specials, is_path, section_names
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec, layer_class
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.properties import Connection
@@ -60,6 +60,7 @@ def describe(ini: IniFile, folder: Path | None = None, faults: Faults | None = N
         sections=specials.sections,
         path=ini.path,
         folder=home,
+        places=_places(ini, ini.get(MODEL)),
         notices=tuple(gathered.notices),
     )
     if whole:
@@ -121,7 +122,7 @@ def _layer(draft: Draft, folder: Path, faults: Faults) -> LayerSpec | None:
     inputs = layer.input_layers
     if inputs is not None:
         inputs = tuple(Connection(draft.scope.resolve(c.name), c.output) for c in inputs)
-    return LayerSpec(draft.name, layer, inputs, draft.origin)
+    return LayerSpec(draft.name, layer, inputs, draft.origin, places=_places(draft.ini, draft.section))
 
 
 def _class(draft: Draft, faults: Faults) -> type[Layer] | None:
@@ -139,6 +140,10 @@ def _class(draft: Draft, faults: Faults) -> type[Layer] | None:
         except UsageError as error:
             raise UsageError(error.message + _misspelled(draft)) from None
     return found
+
+
+def _places(ini: IniFile, section: Section | None) -> dict[str, Origin]:
+    return {key: where for key, _, where in ini.items(section)} if section is not None else {}
 
 
 def _paths(layer: Layer) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nntrainer_py.errors import UsageError, did_you_mean
+from nntrainer_py.errors import did_you_mean
 from nntrainer_py.properties import Kind
 from nntrainer_py.properties.kinds import Warn, warn_python
 from nntrainer_py.registry import LOSSES
@@ -48,12 +48,3 @@ class LossKind(Kind[str]):
 
     def bad_examples(self) -> list[str]:
         return ["", "none", "crosss", *CROSS_LOSSES.values(), "cross,cross", "1"]
-
-
-def cross_loss(activation: str | None) -> str:
-    """The keyword of the cross entropy for a last activation; `UsageError` when there is none."""
-    try:
-        return CROSS_LOSSES[activation or ""]
-    except KeyError:
-        found = activation or "no activation"
-        raise UsageError(f"cross needs softmax or sigmoid as the last activation, got {found}", key="loss") from None

@@ -26,6 +26,8 @@ TENSOR_TYPES = (
     "FP32-FP32", "QINT16-QINT16", "UINT16-UINT16", "QINT8-UINT16", "UINT4-UINT8", "UINT4-UINT16", "UINT8-UINT8",
     "UINT8-UINT16", "Q4_K-FP32", "Q4_0-FP32", "Q4_0-FP16",
 )  # fmt: skip
+#: those that are accepted; what is kept or computed in FP16 there is FP32 here
+FLOAT_TYPES = ("FP16-FP16", "FP16-FP32", "FP32-FP16", "FP32-FP32")
 CONVOLUTIONS = ("auto", "direct", "winograd2", "winograd4")
 
 _UNITS = {"": 1, "B": 1}
@@ -100,9 +102,9 @@ class ModelSection(Configurable):
     gradient_accumulation = positive_int(1, doc="Batches whose gradients are averaged before each update.")
 
     def validate(self) -> None:
-        if self.model_tensor_type != "FP32-FP32":
+        if self.model_tensor_type not in FLOAT_TYPES:
             raise UsageError(
-                f"{self.model_tensor_type} is not supported by this version; expected FP32-FP32",
+                f"{self.model_tensor_type} is not supported by this version; expected one of {', '.join(FLOAT_TYPES)}",
                 key="model_tensor_type",
             )
         for connection in self.label_layers or ():

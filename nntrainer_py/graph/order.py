@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nntrainer_py.errors import DescriptionError, Faults, Origin, did_you_mean
+from nntrainer_py.errors import DescriptionError, Faults, did_you_mean
 from nntrainer_py.graph.lower import Node
 from nntrainer_py.graph.passes import realize
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec
@@ -136,12 +136,12 @@ def _listed(wanted: list[str], called: list[list[str]], key: str, spec: ModelSpe
     """The order that a key of ``[Model]`` asks for, which must name all and nothing else; unset: as they are."""
     if not wanted:
         return tuple(range(len(called)))
-    origin = Origin(spec.path, section="Model")
+    origin = spec.at(key)
     order: list[int] = []
     for name in wanted:
         places = [index for index, names in enumerate(called) if name in names]
         if not places:
-            known = [names[0] for names in called]
+            known = [word for names in called for word in names]
             what = "input of the model" if key == "input_layers" else "layer that takes a label"
             faults.add(f"'{name}' is no {what}{did_you_mean(name, known)}", origin, key)
         elif places[0] in order:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nntrainer_py.errors import Faults, UsageError, did_you_mean
-from nntrainer_py.graph.loss_words import CROSS, cross_loss
+from nntrainer_py.graph.loss_words import CROSS, CROSS_LOSSES
 from nntrainer_py.graph.model_section import ModelSection
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec, layer_class, takes_label
 from nntrainer_py.layers.base import Layer
@@ -26,11 +26,16 @@ Layers = list[LayerSpec]
 
 @dataclass(slots=True)
 class Setting:
-    """What a pass knows beside the layers: the model's settings, whether the graph is for training, where faults go."""
+    """What a pass knows beside the layers: what else was described, whether it is for training, where faults go."""
 
-    model: ModelSection
+    spec: ModelSpec
     training: bool
     faults: Faults
+
+    @property
+    def model(self) -> ModelSection:
+        """The settings of the model."""
+        return self.spec.model
 
 
 Pass = Callable[[Layers, Setting], Layers]
@@ -49,7 +54,7 @@ def realize(
     before = len(gathered)
     layers = list(spec.layers)
     for step in PASSES if passes is None else passes:
-        layers = step(layers, Setting(spec.model, training, gathered))
+        layers = step(layers, Setting(spec, training, gathered))
         if len(gathered) > before:
             break
     if faults is None:
@@ -82,7 +87,7 @@ def known_connections(layers: Layers, setting: Setting) -> Layers:
         for connection in spec.inputs or ():
             if connection.name not in names:
                 hint = did_you_mean(connection.name, names)
-                faults.add(f"there is no layer '{connection.name}'{hint}", spec.origin, "input_layers")
+                faults.add(f"there is no layer '{connection.name}'{hint}", spec.at("input_layers"), "input_layers")
         if not spec.inputs and not spec.layer.input_shape and spec.layer.keyword not in SOURCES:
             faults.add("required for a layer that reads no other layer", spec.origin, "input_shape")
     return layers
@@ -99,25 +104,17 @@ def shared_weights(layers: Layers, setting: Setting) -> Layers:
             if target is None or target.name in seen:
                 what = "leads back to this layer" if target else "there is no such layer"
                 hint = "" if target else did_you_mean(owner.layer.shared_from, by_name)
-                setting.faults.add(f"'{owner.layer.shared_from}': {what}{hint}", spec.origin, "shared_from")
+                setting.faults.add(f"'{owner.layer.shared_from}': {what}{hint}", spec.at("shared_from"), "shared_from")
                 break
             owner = target
             seen.add(owner.name)
         if owner.layer.keyword != spec.layer.keyword:
             message = f"'{owner.name}' is of type {owner.layer.keyword}, this layer {spec.layer.keyword}"
-            setting.faults.add(message, spec.origin, "shared_from")
+            setting.faults.add(message, spec.at("shared_from"), "shared_from")
         if spec.layer.shared_from not in (None, owner.name):
             spec = replace(spec, layer=with_properties(spec.layer, shared_from=owner.name))
         found.append(spec)
     return found
-
-
-def unroll(layers: Layers, setting: Setting) -> Layers:
-    """Groups of layers that repeat over time are written out here, before outputs are counted.
-
-    TODO(recurrent): nothing in the description says so yet; NNTrainer offers it in C++ only.
-    """
-    return layers
 
 
 def multiout(layers: Layers, setting: Setting) -> Layers:
@@ -162,7 +159,7 @@ def distribute(layers: Layers, setting: Setting) -> Layers:
     found: Layers = []
     for spec in layers:
         if spec.layer.distribute:
-            with setting.faults.gather(spec.origin, "distribute"):
+            with setting.faults.gather(spec.at("distribute"), "distribute"):
                 spec = replace(spec, layer=LAYERS.load("time_dist").wrap(spec.layer))
         found.append(spec)
     return found
@@ -196,11 +193,11 @@ def loss(layers: Layers, setting: Setting) -> Layers:
         if last.name in read or takes_label(last.layer):
             continue
         name = f"{last.user_name}/loss"
-        with setting.faults.gather(last.origin, "loss"):
+        with setting.faults.gather(setting.spec.at("loss"), "loss"):
             if last.layer.keyword == "input":
-                raise UsageError("no layer reads this input, so there is nothing to train for it")
+                raise UsageError(f"no layer reads the input '{last.user_name}', so that nothing can be trained for it")
             if word == CROSS:
-                keyword = cross_loss(last.layer.activation if last.layer.keyword == "activation" else None)
+                keyword = _cross_loss(last)
                 found[position] = _generated(last, name, keyword, {}, last.inputs or (), setting, "loss")
             else:
                 behind.append(_generated(last, name, word, {}, (Connection(last.name),), setting, "loss"))
@@ -221,7 +218,7 @@ PASSES: tuple[Pass, ...] = (
     previous_input,
     known_connections,
     shared_weights,
-    unroll,
+    # writing out groups that repeat over time belongs here, before the readers of each output are counted
     multiout,
     flatten,
     activation,
@@ -230,6 +227,17 @@ PASSES: tuple[Pass, ...] = (
     loss,
     unique_names,
 )
+
+
+def _cross_loss(last: LayerSpec) -> str:
+    activation = last.layer.activation if last.layer.keyword == "activation" else None
+    try:
+        return CROSS_LOSSES[activation or ""]
+    except KeyError:
+        found = activation or f"a layer of type {last.layer.keyword}"
+        raise UsageError(
+            f"cross needs softmax or sigmoid as the last activation, but '{last.user_name}' ends with {found}"
+        ) from None
 
 
 def with_properties(layer: Layer, **values: object) -> Layer:
@@ -282,7 +290,7 @@ def _redirected(
         setting.faults.add(
             f"'{connection}' is read, but {key} of '{connection.name}' works on a single output; "
             f"give {key} a section of its own",
-            reader.origin,
+            reader.at("input_layers"),
             "input_layers",
         )
     return Connection(f"{connection.name}/{suffix}")

@@ -55,8 +55,8 @@ def save_ini(spec: ModelSpec, path: str | os.PathLike[str], *, overwrite: bool =
 def to_text(spec: ModelSpec, folder: Path | None = None, *, realized: bool = False) -> str:
     """The INI text of a spec, for a file in ``folder`` (the spec's own by default).
 
-    Where that is another folder, relative paths are written out in full. ``realized`` writes the layers as they are after
-    the passes: every connection, and activations and the like as layers; the model's loss stays a key.
+    Where that is another folder, relative paths are written out in full. ``realized`` writes the layers as the passes
+    leave them: every connection, and activations and the like as layers; the model's loss stays a key.
     """
     moved = folder is not None and folder != spec.folder
     sections = [_section("Model", None, spec.model, spec.folder if moved else None)]

@@ -87,6 +87,9 @@ class Specials:
             else:
                 mine.append(entry)
         self.model = ModelSection.from_texts(mine, self.faults, self.ini.origin(section))
+        if self.model is not None and self.model.model_tensor_type != "FP32-FP32":
+            where = next(at for key, _, at in mine if key == "model_tensor_type")
+            self.faults.warn("has no effect; FP32-FP32 is in force", where, "model_tensor_type")
         return optimizer
 
     def _read_optimizer(self, in_model: list[Text]) -> None:

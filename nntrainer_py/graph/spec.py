@@ -30,7 +30,7 @@ class LayerSpec:
     """One layer: a unique name, the layer with its properties, what it reads, and where it was written.
 
     ``inputs`` None means that nothing was said: the layer before it, unless this one is an input of the model. Where a
-    pass made this layer for one that the user wrote, ``section`` is the name of that one.
+    pass made this layer for one that the user wrote, ``section`` is the name of that one. ``places`` are of keys.
     """
 
     name: str
@@ -38,6 +38,11 @@ class LayerSpec:
     inputs: tuple[Connection, ...] | None = None
     origin: Origin | None = None
     section: str = ""
+    places: Mapping[str, Origin] = field(default_factory=dict)
+
+    def at(self, key: str) -> Origin | None:
+        """Where a key stands, or else the section."""
+        return self.places.get(key, self.origin)
 
     @property
     def user_name(self) -> str:
@@ -65,7 +70,8 @@ class ModelSpec:
     """A model that was described; see the module's text.
 
     ``sections`` are the sections that are neither layers nor the model, its optimizer or schedule, by name. ``path`` is
-    the INI file, empty where there is none; relative paths start from ``folder``. ``notices`` are warnings about it.
+    the INI file, empty where there is none; relative paths start from ``folder``. ``places`` says where the keys
+    of ``[Model]`` stand, ``notices`` are the warnings about the file.
     """
 
     model: ModelSection
@@ -75,7 +81,12 @@ class ModelSpec:
     sections: Mapping[str, SectionSpec] = field(default_factory=dict)
     path: str = ""
     folder: Path = field(default_factory=Path.cwd)
+    places: Mapping[str, Origin] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
+
+    def at(self, key: str) -> Origin:
+        """Where a key of ``[Model]`` stands, or else the file."""
+        return self.places.get(key, Origin(self.path, section="Model"))
 
     @property
     def datasets(self) -> dict[str, SectionSpec]:
