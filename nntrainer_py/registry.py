@@ -75,6 +75,8 @@ class Registry:
         if hasattr(cls, "keyword") and not vars(cls).get("keyword"):
             cls.keyword = keyword  # not that of a class it derives from
         self._loaded[keyword] = cls
+        if not vars(cls).get("keyword"):
+            cls.keyword = keyword  # a user's class need not repeat it
 
     def unregister(self, word: str) -> None:
         """Take a user's class out again; a built-in keyword stays."""

@@ -2,7 +2,8 @@
 
 Layout, little endian: every weight in canonical layer order (a shared one at its train-mode place), raw; then, when
 the optimizer is adam and its moments exist, the four bytes ``adam`` and for each trained weight its first and second
-moment; then two unsigned 32-bit counters, epoch and iteration. Source: NNTrainer's ``neuralnet.cpp``; see docs/differences.md.
+moment; then two unsigned 32-bit counters, epoch and iteration.
+Source: NNTrainer's ``neuralnet.cpp``; see docs/differences.md.
 """
 
 from __future__ import annotations

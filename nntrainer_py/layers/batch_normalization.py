@@ -20,8 +20,9 @@ class BatchNormalization(BuiltinLayer):
 
     Weights: moving_mean, moving_variance (state), gamma, beta, each of the size of ``axis``. Training uses the
     statistics of the batch (biased variance) and moves the running ones,
-    ``running = momentum * running + (1 - momentum) * batch``; inference uses the running ones. With ``trainable = false`` the layer is frozen whole: it uses its running
-    statistics in training too and leaves them alone (NNTrainer does not; see docs/differences.md).
+    ``running = momentum * running + (1 - momentum) * batch``; inference uses the running ones.
+    With ``trainable = false`` the layer is frozen whole: it uses its running statistics in training too and leaves them
+    alone (NNTrainer does not; see docs/differences.md).
     """
 
     keyword = "batch_normalization"

@@ -51,6 +51,6 @@ def output_size(size: int, before: int, after: int, kernel: int, stride: int, di
     room = size + before + after - extent(kernel, dilation)
     if room < 0:
         raise ValueError(
-            f"a window of {extent(kernel, dilation)} does not fit in the {axis} of {size}, padded by {before} and {after}"
+            f"a window of {extent(kernel, dilation)} does not fit: the {axis} is {size}, padded by {before} and {after}"
         )
     return room // stride + 1

@@ -1,0 +1,51 @@
+"""Loading a user's plugin file: ordinary Python that registers layers, losses, optimizers, schedules or activations.
+
+A plugin runs as code. It is loaded only where the user names it (``--plugin FILE`` or `load_plugin`), never because a
+model file does.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from nntrainer_py.errors import NNTrainerError, UsageError
+
+
+def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
+    """Run a plugin file once and return its module.
+
+    Raises UsageError for a file that is missing or is not Python, and for an exception while it runs, naming the line of
+    the plugin that raised it.
+    """
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise UsageError(
+            f"{path}: {'a folder' if file.is_dir() else 'no such file'}; expected a Python file", key="plugin"
+        )
+    name = f"nntrainer_py_plugin_{file.stem}_{abs(hash(str(file))):x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path}: expected a Python file, named *.py", key="plugin")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except NNTrainerError:
+        sys.modules.pop(name, None)
+        raise
+    except SyntaxError as error:
+        sys.modules.pop(name, None)
+        raise UsageError(f"{path}:{error.lineno or 0}: {error.msg}", key="plugin") from error
+    except Exception as error:
+        sys.modules.pop(name, None)
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        place = f"{path}:{lines[-1]}" if lines else str(path)
+        raise UsageError(f"{place}: {type(error).__name__}: {error}", key="plugin") from error
+    return module
