@@ -95,7 +95,19 @@ class CsvDataset(TableDataset):
             )
         if self._names is not None and sum(raw) > 1:
             raise self.error(f"line {self._lines[0]}: expected numbers in all columns, got {quoted(self._names[0])}")
+        if self._names is None and self.columns and len(labels) == 1 and raw[0] > 1:
+            self._name_columns(self.columns[-raw[0] :], class_names)
         return raw
+
+    def _name_columns(self, columns: list[str], class_names: tuple[str, ...] | None) -> None:
+        """One-hot columns under a header name the classes; another order than in training would mix them up."""
+        if class_names is None:
+            self.class_names = tuple(columns)
+        elif set(columns) == set(class_names) and tuple(columns) != class_names:
+            raise self.error(
+                f"the label columns are {', '.join(map(printable, columns))}, "
+                f"in the training data they are {', '.join(map(printable, class_names))}"
+            )
 
     def _number_names(self, class_names: tuple[str, ...]) -> None:
         """Write the index of each class name to the last column."""

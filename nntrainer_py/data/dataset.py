@@ -18,6 +18,7 @@ import numpy.typing as npt
 from nntrainer_py.data.labels import LabelEncoder, check_labels, put_labels
 from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.errors import DataError, Origin, printable
+from nntrainer_py.tensor.dim import TensorDim
 
 Shape = tuple[int, int, int]
 Float32 = npt.NDArray[np.float32]
@@ -25,8 +26,10 @@ Indices = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[np.generic]
 
 
-def as_shape(shape: Sequence[int]) -> Shape:
+def as_shape(shape: Sequence[int] | TensorDim) -> Shape:
     """``shape`` of one sample as (channel, height, width), right-aligned; ones in front are cut when it is longer."""
+    if isinstance(shape, TensorDim):
+        return shape.channel, shape.height, shape.width
     sizes = [int(size) for size in shape]
     while len(sizes) > 3 and sizes[0] == 1:
         del sizes[0]
@@ -94,8 +97,8 @@ class Dataset(ABC):
 
     def bind(
         self,
-        input_dims: Sequence[Sequence[int]],
-        label_dims: Sequence[Sequence[int]],
+        input_dims: Sequence[Sequence[int] | TensorDim],
+        label_dims: Sequence[Sequence[int] | TensorDim],
         *,
         class_names: Sequence[str] | None = None,
         label_kinds: Sequence[str] | None = None,

@@ -36,7 +36,8 @@ class ImageDataset(IndexedDataset):
     Pixels keep their values 0..255, as planes (channel, height, width). Images of another size are resized (bilinear).
 
     Args:
-        path: a folder with a folder for each class, classes in sorted order; or a list file with one image a line,
+        path: a folder with a folder for each class, classes in sorted order (images that lie in no
+            such folder have no label); or a list file with one image a line,
             ``image.png class`` (a blank, tab or comma between, class name or index) or only ``image.png``, whose class
             is then the folder it lies in. Paths in a list are relative to the list. Blank lines are skipped.
     """
@@ -61,11 +62,12 @@ class ImageDataset(IndexedDataset):
         except DataError as error:
             raise error.located(origin, key) from None
         labels = {image.label for image in self._images}
+        self._labelled = "" not in labels
         if self.path.is_file() and all(label.isdecimal() for label in labels):
             self._index = {label: int(label) for label in labels}
         else:
-            self.class_names = tuple(sorted(labels))
-            self._index = {name: index for index, name in enumerate(self.class_names)}
+            self.class_names = tuple(sorted(labels)) if self._labelled else None
+            self._index = {name: index for index, name in enumerate(self.class_names or ())}
 
     @property
     def sample_count(self) -> int:
@@ -80,6 +82,8 @@ class ImageDataset(IndexedDataset):
             raise self.error(f"images are one input and one label, the model has {len(inputs)} and {len(labels)}")
         if inputs[0][0] not in _MODES:
             raise self.error(f"images have 1, 3 or 4 channels, the model takes {show(inputs[0])}")
+        if labels and not self._labelled:
+            raise self.error("the images lie in no class folder, so they have no label")
         if labels and encode_labels(1, labels[0]) is None:
             raise self.error(f"an image has one class, the model takes labels of {show(labels[0])}")
         if class_names is not None and self.class_names is not None:
@@ -134,9 +138,10 @@ def _load_pillow() -> ModuleType:
 
 
 def _from_folders(folder: Path, notices: list[str]) -> Iterator[_Image]:
-    """The images of each class folder, in sorted order."""
+    """The images of each class folder, in sorted order; without such folders the images that lie there, of no class."""
     skipped = 0
-    for name in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")):
+    classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    for name in classes or [""]:
         found = checked_folder(folder / name)
         for file in sorted(entry.name for entry in os.scandir(found) if not entry.name.startswith(".")):
             if file.lower().endswith(SUFFIXES):

@@ -187,3 +187,12 @@ def test_a_quarter_million_values_are_read_quickly(tmp_path):
     data = CsvDataset(write(tmp_path, text))
     x, _ = rows(data, ([(1, 1, 250)], [(1, 1, 2)]))
     np.testing.assert_array_equal(np.array(x, np.float32), values)
+
+
+def test_one_hot_columns_name_the_classes(tmp_path):
+    data = CsvDataset(write(tmp_path, "p,q,cat,dog,ant\n1,2,0,1,0\n"))
+    rows(data)
+    assert data.class_names == ("cat", "dog", "ant")
+    assert rows(data, class_names=["cat", "dog", "ant"])[1] == [[0, 1, 0]]
+    with pytest.raises(DataError, match="label columns are cat, dog, ant, in the training data they are ant, cat, dog"):
+        rows(data, class_names=["ant", "cat", "dog"])

@@ -161,3 +161,13 @@ def test_other_format_behind_the_right_start(folder):
     data.bind(*DIMS)
     with pytest.raises(DataError, match=r"ant/2\.png: is no readable image"):
         list(BatchLoader(data, 4))
+
+
+def test_images_without_class_folders_have_no_label(tmp_path):
+    for k in range(3):
+        Image.fromarray(picture(k)).save(tmp_path / f"{k}.png")
+    data = ImageDataset(tmp_path)
+    (x,) = rows(data, (DIMS[0], []))
+    np.testing.assert_array_equal(x[2], picture(2).transpose(2, 0, 1))
+    with pytest.raises(DataError, match="no class folder"):
+        data.bind(*DIMS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 import time
 import tracemalloc
@@ -357,3 +358,46 @@ def test_reading_unbound_or_into_wrong_arrays_is_refused():
         data.read(np.array([0, 4]), [good[0]], [good[1]])
     with pytest.raises(IndexError, match=r"0\.\.3"):
         data.read(np.array([-1, 0]), [good[0]], [good[1]])
+
+
+def test_interrupt_while_waiting_for_data():
+    """Ctrl-C while the consumer waits: it gets out, and the thread ends when the source returns."""
+    x, y = samples(4)
+
+    def source():
+        for k in range(4):
+            time.sleep(0.3)
+            yield x[k], y[k]
+
+    loader = BatchLoader(bound(IterableDataset(source)), 2)
+    timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        take(loader)
+    timer.join()
+    assert not data_threads()
+    assert loader.position == Position(0, 0)
+
+
+def test_source_that_never_returns(monkeypatch):
+    """It cannot be stopped, but that is said, nothing waits for ever, and nobody else gets its buffers."""
+    monkeypatch.setattr("nntrainer_py.data.passes._JOIN_SECONDS", 0.05)
+    x, y = samples(4)
+    free = threading.Event()
+
+    def source():
+        yield x[0], y[0]
+        free.wait(60)
+
+    loader = BatchLoader(bound(IterableDataset(source)), 1, buffer_size=2)
+    iterator = iter(loader)
+    next(iterator)
+    with pytest.warns(RuntimeWarning, match="does not return"):
+        iterator.close()
+    with pytest.warns(RuntimeWarning, match="does not return"), pytest.raises(DataError, match="still reading"):
+        next(iter(loader))
+    free.set()
+    for thread in data_threads():
+        thread.join(5)
+    loader.seek(0)
+    assert len(take(loader)) == 1
