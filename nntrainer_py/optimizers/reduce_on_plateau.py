@@ -56,7 +56,8 @@ class ReduceOnPlateau(Schedule):
             self._waited, self._pause = 0, self.cooldown
 
     def state(self) -> dict[str, float]:
-        return {"rate": self._rate, "best": self._best, "waited": self._waited, "pause": self._pause}
+        known = {"best": self._best} if math.isfinite(self._best) else {}
+        return {"rate": self._rate, "waited": self._waited, "pause": self._pause, **known}
 
     def load_state(self, state: Mapping[str, float]) -> None:
         self._rate = float(state.get("rate", self.learning_rate))

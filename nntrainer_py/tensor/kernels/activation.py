@@ -23,7 +23,8 @@ def tanh_softplus(v: np.float32) -> np.float32:
     """``tanh(ln(1 + exp(v)))`` as ``n / (n + 2)`` with ``n = e * (e + 2)``."""
     e = exp(f32(20.0) if v > f32(20.0) else v)
     n = e * (e + f32(2.0))
-    return n / (n + f32(2.0))
+    # a plain quotient would let the compiler form (v * n) / (n + 2) in mish, which overflows
+    return f32(1.0) if v > f32(20.0) else n / (n + f32(2.0))
 
 
 @kernel()
