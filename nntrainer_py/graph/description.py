@@ -11,6 +11,7 @@ from nntrainer_py.errors import Faults, Origin, UsageError, did_you_mean, neares
 from nntrainer_py.graph.backbone import Collector, Draft, Scope
 from nntrainer_py.graph.ini import IniFile, Section, parse, read
 from nntrainer_py.graph.model_section import ModelSection
+from nntrainer_py.graph.obsolete import LAYER_KEYS, TYPES, modern_sections, obsolete
 from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.overrides import apply_overrides
 from nntrainer_py.graph.paths import folder_of, inside
@@ -18,17 +19,7 @@ from nntrainer_py.graph.sections import MODEL, Specials, is_path, section_names
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec, layer_class
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.properties import Connection
-
-#: keys of older files and of documents, and the key of today
-_OBSOLETE = {
-    "bias_init_zero": "bias_initializer",
-    "dropout": "dropout_rate",
-    "hiddensize": "unit",
-    "inputlayer": "input_layers",
-    "kernel_regularizer": "weight_regularizer",
-    "split_dimension": "axis",
-    "weight_ini": "weight_initializer",
-}
+from nntrainer_py.registry import LAYERS
 
 
 def load_ini(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> ModelSpec:
@@ -49,6 +40,7 @@ def describe(ini: IniFile, folder: Path | None = None, faults: Faults | None = N
     if faults is None:
         gathered.notices.extend(ini.notices)
     home = folder or (folder_of(ini.path) if ini.path else Path.cwd())
+    ini = modern_sections(ini, gathered)
     specials = Specials(ini, home, gathered)
     specials.read()
     layers, whole = _layers(ini, home, gathered)
@@ -102,8 +94,8 @@ def _layer(draft: Draft, folder: Path, faults: Faults) -> LayerSpec | None:
         if key == "name" and cls.find_property(key) is None:
             if text.strip().lower() != draft.section.name:
                 faults.warn("has no effect; the name of the section is the name of the layer", where, key)
-        elif key in _OBSOLETE and cls.find_property(key) is None:
-            faults.add(f"obsolete; it is called {_OBSOLETE[key]} now", where, key)
+        elif key in LAYER_KEYS and cls.find_property(key) is None:
+            faults.add(obsolete(LAYER_KEYS[key]), where, key)
         elif key != "type":
             entries.append((key, text, where))
     layer = cls.from_texts(entries, faults, draft.origin)
@@ -132,11 +124,13 @@ def _class(draft: Draft, faults: Faults) -> type[Layer] | None:
         return None
     found: type[Layer] | None = None
     with faults.gather(draft.ini.origin(draft.section, entry), "type"):
-        if entry.value.strip().lower() == "cross":
+        word = entry.value.strip().lower()
+        if word in TYPES and word not in LAYERS:
+            raise UsageError(f"'{entry.value}' is {obsolete(TYPES[word])}")
+        if word == "cross":
             raise UsageError("'cross' is a word of [Model] loss; a section is of type cross_softmax or cross_sigmoid")
         try:
-            old_output = entry.value.strip().lower() == "output"
-            found = _old_output(draft) if old_output else layer_class(entry.value)
+            found = _old_output(draft) if word == "output" else layer_class(entry.value)
         except UsageError as error:
             raise UsageError(error.message + _misspelled(draft)) from None
     return found

@@ -9,6 +9,7 @@ from typing import Any
 from nntrainer_py.errors import Faults, Origin, UsageError, did_you_mean
 from nntrainer_py.graph.ini import IniFile, Section
 from nntrainer_py.graph.model_section import ModelSection
+from nntrainer_py.graph.obsolete import MODEL_KEYS, obsolete
 from nntrainer_py.graph.paths import find
 from nntrainer_py.graph.spec import DATASET_USES, SectionSpec
 from nntrainer_py.optimizers.base import Optimizer
@@ -84,6 +85,8 @@ class Specials:
                 self.faults.warn(f"has no effect; {_WITHOUT_EFFECT[key]}", where, key)
             elif key == "optimizer" or key in _OPTIMIZER_IN_MODEL:
                 optimizer.append(entry)
+            elif key in MODEL_KEYS and ModelSection.find_property(key) is None:
+                self.faults.add(obsolete(MODEL_KEYS[key]), where, key)
             else:
                 mine.append(entry)
         self.model = ModelSection.from_texts(mine, self.faults, self.ini.origin(section))

@@ -269,10 +269,33 @@ def test_a_misspelled_section_is_not_just_an_unknown_layer(name: str, hint: str)
     assert any(f"did you mean the section [{hint}]?" in message for message in found), found
 
 
-def test_obsolete_keys_name_the_one_of_today() -> None:
-    found = messages(GOOD + "[x]\ntype = fully_connected\nHiddenSize = 3\nInputLayer = in\n")
-    assert "model.ini:15: [x] hiddensize: obsolete; it is called unit now" in found
-    assert "model.ini:16: [x] inputlayer: obsolete; it is called input_layers now" in found
+def test_obsolete_words_name_those_of_today() -> None:
+    text = """[Network]
+Type = NeuralNetwork
+Layers = a \\
+         b
+Epoch = 3
+Cost = msr
+minibatch = 2
+[a]
+Type = InputLayer
+HiddenSize = 4
+[b]
+Type = FullyConnectedLayer
+HiddenSize = 3
+Unit = 3
+Weight_Ini = zeros
+"""
+    assert messages(text) == [
+        "model.ini:1: [Network] obsolete; today it is [Model]",
+        "model.ini:3: [Network] layers: obsolete; today it is the order of the sections",
+        "model.ini:5: [Network] epoch: obsolete; today it is epochs",
+        "model.ini:6: [Network] cost: obsolete; today it is loss",
+        "model.ini:7: [Network] minibatch: obsolete; today it is batch_size",
+        "model.ini:9: [a] type: 'InputLayer' is obsolete; today it is input",
+        "model.ini:13: [b] hiddensize: obsolete; today it is unit",
+        "model.ini:15: [b] weight_ini: obsolete; today it is weight_initializer",
+    ]
 
 
 def test_the_older_output_section_is_a_multiout() -> None:
