@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nntrainer_py.errors import Faults, Origin, UsageError, did_you_mean, nearest
@@ -53,12 +53,11 @@ def describe(ini: IniFile, folder: Path | None = None, faults: Faults | None = N
         path=ini.path,
         folder=home,
         places=_places(ini, ini.get(MODEL)),
-        notices=tuple(gathered.notices),
     )
     if whole:
         arrange(spec, training=True, faults=gathered)
     gathered.raise_if_any()
-    return spec
+    return replace(spec, notices=tuple(gathered.notices))
 
 
 @dataclass(frozen=True, slots=True)

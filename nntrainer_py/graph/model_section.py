@@ -107,6 +107,7 @@ class ModelSection(Configurable):
                 f"{self.model_tensor_type} is not supported by this version; expected one of {', '.join(FLOAT_TYPES)}",
                 key="model_tensor_type",
             )
-        for connection in self.label_layers or ():
-            if connection.output:
-                raise UsageError(f"expected names of layers, got '{connection}'", key="label_layers")
+        for key in ("input_layers", "label_layers"):
+            for connection in getattr(self, key) or ():
+                if connection.output:
+                    raise UsageError(f"expected names of layers, got '{connection}'", key=key)

@@ -189,11 +189,12 @@ def loss(layers: Layers, setting: Setting) -> Layers:
         return layers
     read = {connection.name for spec in layers for connection in spec.inputs or ()}
     found, behind = list(layers), list[LayerSpec]()
+    where = setting.spec.at("loss")
     for position, last in enumerate(layers):
         if last.name in read or takes_label(last.layer):
             continue
         name = f"{last.user_name}/loss"
-        with setting.faults.gather(setting.spec.at("loss"), "loss"):
+        with setting.faults.gather(where, "loss"):
             if last.layer.keyword == "input":
                 raise UsageError(f"no layer reads the input '{last.user_name}', so that nothing can be trained for it")
             if word == CROSS:
@@ -201,6 +202,8 @@ def loss(layers: Layers, setting: Setting) -> Layers:
                 found[position] = _generated(last, name, keyword, {}, last.inputs or (), setting, "loss")
             else:
                 behind.append(_generated(last, name, word, {}, (Connection(last.name),), setting, "loss"))
+    if all(last.name in read or takes_label(last.layer) for last in layers):
+        setting.faults.warn("has no effect; every output has a loss of its own", where, "loss")
     return found + behind
 
 

@@ -9,6 +9,9 @@ from graph.models import GOOD, IN, MODEL, OUT, SGD, dense, layer, messages, noti
 
 from nntrainer_py.errors import DescriptionError
 from nntrainer_py.graph.description import load_ini, load_text
+from nntrainer_py.graph.save import to_text
+from nntrainer_py.properties import Configurable, number, path
+from nntrainer_py.registry import SECTIONS
 
 CONSTANT = "[LearningRateScheduler]\ntype = constant\nlearning_rate = 0.5\n"
 PLAIN_SGD = "[Optimizer]\ntype = sgd\n"
@@ -189,6 +192,7 @@ def test_u010_loss_as_key_and_as_layer_are_the_same_graph() -> None:
             GOOD + "[x]\nname = y\ntype = flatten\n",
             ["14: [x] name: has no effect; the name of the section is the name"],
         ),
+        (GOOD + layer("l", "mse"), ["2: [Model] loss: has no effect; every output has a loss of its own"]),
         (GOOD.replace("0.1", "1e-1f"), ["6: [Optimizer] learning_rate: the suffix 'f' of '1e-1f' is ignored"]),
     ],
 )
@@ -331,3 +335,29 @@ def test_memory_budget(text: str, size: int) -> None:
     assert spec.model.memory_budget == size
     written = spec.model.texts()["memory_budget"]
     assert load_text(f"[Model]\nmemory_budget = {written}\n" + IN).model.memory_budget == size
+
+
+class _Teacher(Configurable):
+    """A section of a room that stands above this one."""
+
+    keyword = "teacher"
+
+    model = path(doc="Weights of the teacher.")
+    temperature = number(1.0, above=0.0, doc="Softens both outputs.")
+
+
+def test_sections_of_higher_rooms_are_registered(tmp_path: Path) -> None:
+    text = GOOD + "[Teacher]\nmodel = t.bin\ntemperature = {}\n"
+    assert any("[Teacher] type: required" in message for message in messages(text.format(2)))
+    SECTIONS.register("teacher", _Teacher)
+    try:
+        spec = load_text(text.format(2), tmp_path)
+        found = spec.sections["teacher"]
+        assert isinstance(found.settings, _Teacher)
+        assert (found.settings.temperature, found.paths) == (2.0, {"model": tmp_path / "t.bin"})
+        assert spec.datasets == {}
+        assert [made.name for made in spec.layers] == ["in", "out"]
+        assert messages(text.format(0)) == ["model.ini:15: [Teacher] temperature: expected a number above 0, got '0'"]
+        assert load_text(to_text(spec)).sections["teacher"].settings.texts() == found.settings.texts()
+    finally:
+        SECTIONS.unregister("teacher")

@@ -136,6 +136,7 @@ def test_label_layers_of_the_model_fix_the_order() -> None:
             "loss = mse\nlabel_layers = joint",
             "label_layers: 'joint' is no layer that takes a label; did you mean 'join'?",
         ),
+        ("input_layers = b, a(1), c", "input_layers: expected names of layers, got 'a(1)'"),
         ("label_layers = join(1)", "label_layers: expected names of layers, got 'join(1)'"),
     ],
 )
