@@ -83,9 +83,10 @@ class ArrayDataset(IndexedDataset):
                 self._label_gatherers[k] = RowGatherer(self._labels[k])
         self.class_names = class_names
 
-    def _check_bound_labels(self) -> None:
+    def _check_bound_labels(self) -> bool:
         for k, (array, encoder) in enumerate(zip(self._labels, self._encoders, strict=False)):
             encoder.check(array, self._kind(k), self.where)
+        return True
 
     def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
         for gatherer, rows in zip(self._gatherers, inputs, strict=True):

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from nntrainer_py.data.gather import strict_float32
 from nntrainer_py.data.labels import LabelEncoder, check_labels, put_labels
 from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.errors import DataError, Origin, printable
@@ -77,6 +78,7 @@ class Dataset(ABC):
         self._bound = False
         self._encoders: list[LabelEncoder] = []
         self._label_kinds: list[str] | None = None
+        self._labels_checked = False
 
     @property
     def sample_count(self) -> int | None:
@@ -130,15 +132,16 @@ class Dataset(ABC):
         if self.normalization is not None:
             self.normalization.check(inputs, self.name)
         with self.located():
-            self._check_bound_labels()
+            self._labels_checked = self._check_bound_labels()
         self._bound = True
 
     @abstractmethod
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         """Adapt to the model's shapes; the number of values that the data holds for each label of a sample."""
 
-    def _check_bound_labels(self) -> None:
-        """Check labels that are cheap to look at before the first step."""
+    def _check_bound_labels(self) -> bool:
+        """Check labels that are cheap to look at before the first step; whether that was done for all."""
+        return False
 
     def where(self, sample: int) -> str:
         """How a message calls sample ``sample`` (counted from 0)."""
@@ -154,11 +157,13 @@ class Dataset(ABC):
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Add the place where the user asked for the data to errors of the block that do not know it."""
+        """Complete errors of the block: where the user asked for the data, and what a failed conversion means."""
         try:
             yield
         except DataError as error:
             raise error.located(self.origin, self.key) from error.__cause__
+        except FloatingPointError:
+            raise self.error("a value is too large for float32") from None
 
     def scratch_bytes(self, batch_size: int) -> int:
         """Memory that reading in batches of ``batch_size`` takes besides the batches themselves."""
@@ -184,7 +189,8 @@ class Dataset(ABC):
         """Expand and check the labels and normalise the inputs of rows just read."""
         for k, encoder in enumerate(self._encoders):
             encoder.expand(labels[k], numbers, self.where)
-            check_labels(self._kind(k), labels[k], numbers=numbers, where=self.where)
+            if encoder.direct and not self._labels_checked:
+                check_labels(self._kind(k), labels[k], numbers=numbers, where=self.where)
         if self.normalization is not None:
             self.normalization.apply(inputs)
 
@@ -282,10 +288,11 @@ class StreamCursor:
             step = min(capacity - count, self._rows - self._taken)
             source, target = slice(self._taken, self._taken + step), slice(count, count + step)
             numbers = np.arange(self.delivered, self.delivered + step, dtype=np.int64)
-            for to, chunk in zip(inputs, self._inputs, strict=True):
-                to[target] = chunk[source]
-            for to, chunk, shape in zip(labels, self._labels, self._dataset.label_dims or [], strict=True):
-                put_labels(chunk[source], to[target], shape[2], numbers, self._dataset.where)
+            with strict_float32():
+                for to, chunk in zip(inputs, self._inputs, strict=True):
+                    to[target] = chunk[source]
+                for to, chunk, shape in zip(labels, self._labels, self._dataset.label_dims or [], strict=True):
+                    put_labels(chunk[source], to[target], shape[2], numbers, self._dataset.where)
             self._taken += step
             self.delivered += step
             count += step

@@ -11,6 +11,11 @@ Indices = npt.NDArray[np.int64]
 _SCRATCH_BYTES = 1 << 18  # fits the second-level cache, so that the second copy is cheap
 
 
+def strict_float32() -> np.errstate:
+    """Makes a conversion that would turn a large number into infinity raise FloatingPointError."""
+    return np.errstate(over="raise")
+
+
 class RowGatherer:
     """Picks rows of ``source`` (samples, ...) and writes them, as float32, to columns of batch rows.
 
@@ -36,6 +41,10 @@ class RowGatherer:
 
     def gather(self, indices: Indices, *parts: tuple[int, Float32]) -> None:
         """Write, for each part (first column, rows (count, columns)), that piece of the chosen source rows."""
+        with strict_float32():
+            self._gather(indices, parts)
+
+    def _gather(self, indices: Indices, parts: tuple[tuple[int, Float32], ...]) -> None:
         count = len(indices)
         if self._flat is None:
             for row, index in enumerate(indices.tolist()):

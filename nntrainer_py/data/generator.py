@@ -10,6 +10,7 @@ import numpy as np
 
 from nntrainer_py.data.arrays import as_array, layout_problem
 from nntrainer_py.data.dataset import AnyArray, Float32, IndexedDataset, Indices, Shape, StreamDataset, show, size_of
+from nntrainer_py.data.gather import strict_float32
 from nntrainer_py.data.labels import encode_labels, put_labels
 from nntrainer_py.errors import NNTrainerError
 
@@ -340,10 +341,11 @@ class MapDataset(IndexedDataset):
                 raise
             except Exception as error:
                 raise self.error(f"sample {number}: {describe(error)}") from error
-            for rows, values in zip(inputs, found, strict=True):
-                rows[row] = values[0]
-            for rows, values, shape in zip(labels, targets, self.label_dims or [], strict=True):
-                put_labels(values, rows[row : row + 1], shape[2], indices[row : row + 1], self.where)
+            with strict_float32():
+                for rows, values in zip(inputs, found, strict=True):
+                    rows[row] = values[0]
+                for rows, values, shape in zip(labels, targets, self.label_dims or [], strict=True):
+                    put_labels(values, rows[row : row + 1], shape[2], indices[row : row + 1], self.where)
 
 
 def describe(error: BaseException) -> str:

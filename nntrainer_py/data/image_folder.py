@@ -94,10 +94,10 @@ class ImageDataset(IndexedDataset):
             self.class_names = class_names
         return [1] if labels else []
 
-    def _check_bound_labels(self) -> None:
-        if not self._encoders:
-            return
-        self._encoders[0].check(np.array([self._index[image.label] for image in self._images]), "any", self.where)
+    def _check_bound_labels(self) -> bool:
+        if self._encoders:
+            self._encoders[0].check(np.array([self._index[image.label] for image in self._images]), "any", self.where)
+        return True
 
     def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
         assert self.input_dims is not None

@@ -88,11 +88,11 @@ class RawFileDataset(IndexedDataset):
             self._judge_rest(inputs, labels, raw, rest, model)
         return raw
 
-    def _check_bound_labels(self) -> None:
+    def _check_bound_labels(self) -> bool:
         assert self._gatherer is not None
         count = len(self._encoders)
         starts = self._starts[len(self._starts) - count :]
-        check_columns(self._gatherer, starts, self._encoders, [self._kind(k) for k in range(count)], self.where)
+        return check_columns(self._gatherer, starts, self._encoders, [self._kind(k) for k in range(count)], self.where)
 
     def _open(self, stride: int) -> None:
         self.close()

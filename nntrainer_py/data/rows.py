@@ -73,8 +73,8 @@ class TableDataset(IndexedDataset):
         self._parts = (_starts(sizes, 0), _starts(raw, features))
         return raw
 
-    def _check_bound_labels(self) -> None:
-        check_columns(
+    def _check_bound_labels(self) -> bool:
+        return check_columns(
             self._gatherer,
             self._parts[1],
             self._encoders,
@@ -89,11 +89,13 @@ class TableDataset(IndexedDataset):
 
 def check_columns(
     gatherer: RowGatherer, starts: Sequence[int], encoders: Sequence[LabelEncoder], kinds: Sequence[str], where: Where
-) -> None:
+) -> bool:
     """Check the labels at the columns ``starts`` of a table, if it is small enough to be read through beforehand."""
-    if gatherer.source.nbytes <= _CHECKED_BYTES:
-        for start, encoder, kind in zip(starts, encoders, kinds, strict=True):
-            encoder.check(gatherer.source[:, start : start + encoder.raw], kind, where)
+    if gatherer.source.nbytes > _CHECKED_BYTES:
+        return False
+    for start, encoder, kind in zip(starts, encoders, kinds, strict=True):
+        encoder.check(gatherer.source[:, start : start + encoder.raw], kind, where)
+    return True
 
 
 def _starts(sizes: Sequence[int], first: int) -> list[int]:

@@ -75,7 +75,7 @@ def as_dataset(
         return data
     if isinstance(data, (str, os.PathLike)):
         return open_dataset(data, role=role)
-    if labels is not None or hasattr(data, "dtype"):
+    if labels is not None or hasattr(data, "__array__"):
         return ArrayDataset(data, labels, name)
     if isinstance(data, tuple) and len(data) == 2 and all(_is_array(part) for part in data):
         return ArrayDataset(data[0], data[1], name)
@@ -93,4 +93,4 @@ def as_dataset(
 def _is_array(value: object) -> bool:
     """An array, or a list of arrays (several inputs)."""
     parts = value if isinstance(value, (list, tuple)) and value else [value]
-    return all(hasattr(part, "dtype") and hasattr(part, "shape") for part in parts)
+    return all(hasattr(part, "__array__") and hasattr(part, "shape") for part in parts)

@@ -128,3 +128,22 @@ def test_one_output_takes_the_value_itself():
     data.bind([(1, 2, 2)], [(1, 1, 1)])
     (batch,) = BatchLoader(data, 2)
     assert batch.labels[0].ravel().tolist() == [5, -3]
+
+
+def test_values_beyond_float32_are_an_error_and_not_infinity():
+    x = np.array([[1.0, 2.0], [3.0, 1e39]])
+    for data in (ArrayDataset(x), MapDataset(x), IterableDataset(lambda: iter(x))):
+        data.bind([(1, 1, 2)], [])
+        with pytest.raises(DataError, match="too large for float32"):
+            list(BatchLoader(data, 2))
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_overflow_inside_the_users_code_is_the_users_business():
+    def source():
+        yield np.minimum(np.exp(np.array([1.0, 1000.0])), 9)
+
+    data = IterableDataset(source)
+    data.bind([(1, 1, 2)], [])
+    (batch,) = BatchLoader(data, 2)
+    assert batch.inputs[0][0].max() == 9
