@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,7 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nntrainer_py.data.arrays import ArrayDataset
-from nntrainer_py.errors import NumericalError, UsageError
+from nntrainer_py.data.loader import BatchLoader
+from nntrainer_py.data.normalization import Normalization
+from nntrainer_py.data.sources import as_dataset
+from nntrainer_py.errors import NumericalError, UsageError, did_you_mean
 from nntrainer_py.formats import bin as bin_format
 from nntrainer_py.graph.description import load_ini
 from nntrainer_py.graph.lower import Lowered
@@ -20,7 +24,10 @@ from nntrainer_py.graph.spec import LayerSpec, ModelSpec
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.operations.record import StepState
+from nntrainer_py.training.callbacks import Callback, TrainingResult
 from nntrainer_py.training.compiled import Compiled, Mode, Options
+from nntrainer_py.training.progress import progress_callbacks
+from nntrainer_py.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from nntrainer_py.graph.model_section import ModelSection
@@ -41,7 +48,11 @@ class Model:
         self.spec = spec
         self._compiled: Compiled | None = None
         self._batch = spec.model.batch_size
+        #: epochs of training behind the weights
         self.epoch = 0
+        #: scaling of the inputs that the training data asked for, and the names of its classes
+        self.normalization: Normalization | None = None
+        self.class_names: tuple[str, ...] | None = None
 
     @classmethod
     def from_ini(cls, path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
@@ -83,10 +94,8 @@ class Model:
         for name, value in memory.items():
             if name not in Options.__dataclass_fields__:
                 raise UsageError(f"compile: unknown option {name!r}")
-            options = _replaced(options, name, value)
-        self._compiled = Compiled(
-            lambda with_loss: arrange(self.spec, with_loss), self.spec.optimizer, options
-        )
+            options = replace(options, **{name: value})
+        self._compiled = Compiled(lambda with_loss: arrange(self.spec, with_loss), self.spec.optimizer, options)
         self.epoch = 0
         return self
 
@@ -124,6 +133,83 @@ class Model:
         assert optimizer is not None
         return float(optimizer.learning_rate)
 
+    def reset_training(self) -> None:
+        """Epoch, iteration, optimizer state and schedule back to their beginning; the weights stay."""
+        self.epoch = 0
+        self.compiled.state.counters[:] = 0
+        if self.trainable:
+            for array in self.compiled.optimizer_state(self.lowered("train")).values():
+                array.fill(0)
+        if self.spec.scheduler is not None:
+            self.spec.scheduler.load_state({})  # type: ignore[attr-defined]
+
+    def train(
+        self,
+        x: Any = None,
+        y: Any = None,
+        *,
+        valid: Any = None,
+        test: Any = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        shuffle: bool | None = None,
+        callbacks: Iterable[Callback] = (),
+        progress: bool | None = None,
+        **settings: Any,
+    ) -> TrainingResult:
+        """Train, by default on the data and for the epochs of the description.
+
+        Args:
+            x, y: arrays, or ``x`` alone: a data set, a path, a generator (see `data.sources.as_dataset`).
+            valid, test: the same, two arrays as a pair.
+            epochs: the total; a resumed run counts those done before.
+            batch_size: default: that of `compile`.
+            shuffle: a new order of the samples each epoch; default: as the description says, else yes.
+            callbacks: see `training.callbacks`.
+            progress: show a bar; None: in notebooks.
+            settings: further fields of `training.settings.TrainSettings`, such as ``patience`` or ``checkpoint``.
+        """
+        from nntrainer_py.training.feeding import open_loaders
+        from nntrainer_py.training.loop import train
+
+        data = x if y is None or x is None else as_dataset(x, y)
+        loaders = open_loaders(self, data, valid, test, batch_size=batch_size, shuffle=shuffle)
+        followers = [*callbacks, *progress_callbacks(progress)]
+        try:
+            return train(
+                self,
+                loaders.train,
+                loaders.valid,
+                loaders.test,
+                settings=self.settings(epochs, settings),
+                callbacks=followers,
+            )
+        finally:
+            loaders.close()
+
+    fit = train
+
+    def settings(self, epochs: int | None = None, changes: Mapping[str, Any] | None = None) -> TrainSettings:
+        """The settings of a run as the description has them, with changes."""
+        described = self.spec.model
+        values: dict[str, Any] = {
+            "epochs": described.epochs if epochs is None else epochs,
+            "save_path": self._described_path("save_path"),
+            "save_best_path": self._described_path("save_best_path"),
+            "continue_train": described.continue_train,
+        }
+        known = {field.name: field for field in fields(TrainSettings)}
+        for name, value in (changes or {}).items():
+            if name not in known:
+                raise UsageError(f"train: unknown argument '{name}'{did_you_mean(name, known)}")
+            path = name in ("save_path", "save_best_path", "checkpoint") and value is not None
+            values[name] = Path(value) if path else value
+        return TrainSettings(**values)
+
+    def _described_path(self, key: str) -> Path | None:
+        text = getattr(self.spec.model, key)
+        return None if text is None else self.spec.folder / text
+
     def train_on_batch(self, x: Arrays, y: Arrays) -> float:
         """One step on one batch of any size; returns the loss before the update."""
         if not self.trainable:
@@ -151,12 +237,14 @@ class Model:
         joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
         return joined[0] if len(joined) == 1 else joined
 
-    def evaluate(self, x: Arrays, y: Arrays, batch_size: int | None = None) -> dict[str, float]:
-        """Mean loss and metrics over the samples, with inference behaviour."""
-        from nntrainer_py.training.evaluation import evaluate
+    def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None) -> dict[str, float]:
+        """Mean loss and metrics over the samples, with inference behaviour: arrays, or ``x`` as `train` takes it."""
+        from nntrainer_py.training.evaluation import evaluate_batches
 
-        dataset = ArrayDataset(_as_list(x), _as_list(y))  # type: ignore[arg-type]
-        return evaluate(self, dataset, batch_size or self._batch)
+        dataset = as_dataset(x, y)
+        dataset.normalization = dataset.normalization or self.normalization
+        self.bind(dataset, class_names=self.class_names)
+        return evaluate_batches(self.compiled, BatchLoader(dataset, batch_size or self._batch, buffer_size=0))
 
     def save(self, path: str | os.PathLike[str], *, training_state: bool = False) -> None:
         """Write the weights as NNTrainer's ``.bin``; with ``training_state`` Adam's moments (if any) and the counters."""
@@ -225,12 +313,6 @@ def default_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _replaced(options: Options, name: str, value: Any) -> Options:
-    from dataclasses import replace
-
-    return replace(options, **{name: value})
 
 
 def _as_list(arrays: Arrays) -> list[ArrayLike]:

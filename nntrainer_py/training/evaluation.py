@@ -1,0 +1,97 @@
+"""Loss and metrics of a data set with inference behaviour, over its samples whatever the batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nntrainer_py.data.loader import Batch, BatchLoader
+from nntrainer_py.errors import NumericalError
+from nntrainer_py.tensor.operations.record import StepState
+from nntrainer_py.training.compiled import Compiled
+from nntrainer_py.training.engine import Program
+from nntrainer_py.training.tally import Tally
+
+OnBatch = Callable[[int], None]
+
+
+def sizes_of(loader: BatchLoader) -> list[int]:
+    """The batch sizes that an epoch of the loader has, the largest first; only the full one where nobody knows."""
+    samples, size = loader.samples_per_epoch, loader.batch_size
+    if samples is None:
+        return [size]
+    found = [size] if samples >= size else []
+    return found + ([samples % size] if samples % size else [])
+
+
+def prepare(compiled: Compiled, sizes: Iterable[int]) -> None:
+    """Plan and bind what an evaluation with these batch sizes needs."""
+    for size in sorted(set(sizes), reverse=True):
+        compiled.program("evaluate", size)
+
+
+def evaluate_batches(compiled: Compiled, loader: BatchLoader, on_batch: OnBatch | None = None) -> dict[str, float]:
+    """One pass over a loader: ``loss`` and the model's metrics (``accuracy``, or ``mae`` and ``r2``).
+
+    Raises:
+        NumericalError: the loss of a batch is not finite; names its samples.
+    """
+    tally: Tally | None = None
+    for number, (program, batch) in enumerate(_passes(compiled, loader), 1):
+        if tally is None:
+            tally = Tally(program.lowered)
+        loss = tally.add(program, batch.count, batch.count)
+        if not np.isfinite(loss):
+            raise NumericalError(f"the loss of the validation data is {loss}: {_where(compiled, loader, batch)}")
+        if on_batch is not None:
+            on_batch(number)
+    if tally is None:
+        raise loader.dataset.error("there is no sample to evaluate")
+    return {"loss": tally.loss, **tally.metrics}
+
+
+def predict_batches(
+    compiled: Compiled, loader: BatchLoader, on_batch: OnBatch | None = None
+) -> tuple[list[NDArray[Any]], list[NDArray[Any]], dict[str, float]]:
+    """One pass that also keeps what the losses compare: predictions, labels, and the same figures.
+
+    Predictions are arrays (samples, channel, height, width), one for each loss; labels are in the order of the data.
+    """
+    predictions: list[list[NDArray[Any]]] = []
+    labels: list[list[NDArray[Any]]] = []
+    tally: Tally | None = None
+    for number, (program, batch) in enumerate(_passes(compiled, loader), 1):
+        tally = tally or Tally(program.lowered)
+        tally.add(program, batch.count, batch.count)
+        predictions.append([array.copy() for array in program.outputs])
+        labels.append([array[: batch.count].copy() for array in batch.labels])
+        if on_batch is not None:
+            on_batch(number)
+    if tally is None:
+        raise loader.dataset.error("there is no sample to evaluate")
+    return _joined(predictions), _joined(labels), {"loss": tally.loss, **tally.metrics}
+
+
+def _passes(compiled: Compiled, loader: BatchLoader) -> Iterator[tuple[Program, Batch]]:
+    state = compiled.state
+    for batch in loader:
+        count = batch.count
+        program = compiled.program("evaluate", count)
+        compiled.feed("evaluate", program, [a[:count] for a in batch.inputs], [a[:count] for a in batch.labels])
+        state.numbers[StepState.SAMPLES] = count
+        state.counters[StepState.OFFSET] = 0
+        compiled.engine.forward(program)
+        yield program, batch
+
+
+def _joined(parts: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+
+def _where(compiled: Compiled, loader: BatchLoader, batch: Batch) -> str:
+    from nntrainer_py.training.diagnosis import find_origin
+
+    return find_origin(compiled, "evaluate", batch, loader.dataset.where)

@@ -1,0 +1,113 @@
+"""From the data sections of a description, or what a Python caller gave, to loaders bound to a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nntrainer_py.data.dataset import Dataset
+from nntrainer_py.data.loader import BatchLoader, measure_normalization
+from nntrainer_py.data.sections import DatasetSection
+from nntrainer_py.data.sources import as_dataset
+from nntrainer_py.errors import UsageError
+
+if TYPE_CHECKING:
+    from nntrainer_py.graph.spec import SectionSpec
+    from nntrainer_py.model import Model
+
+USES = ("train", "valid", "test")
+
+
+@dataclass(slots=True)
+class Loaders:
+    """What a run reads; ``notices`` are what the user should know about it."""
+
+    train: BatchLoader
+    valid: BatchLoader | None
+    test: BatchLoader | None
+    notices: list[str]
+
+    def close(self) -> None:
+        """Stop threads and give back files."""
+        for loader in (self.train, self.valid, self.test):
+            if loader is not None:
+                loader.close()
+                loader.dataset.close()
+
+
+def open_section(section: SectionSpec, use: str) -> Dataset:
+    """The data of ``[train_set]`` and its like; DataError when it is missing or damaged."""
+    settings: DatasetSection = section.settings
+    return settings.open(section.paths, role=use, origin=section.origin)
+
+
+def open_loaders(
+    model: Model,
+    train: Any = None,
+    valid: Any = None,
+    test: Any = None,
+    *,
+    batch_size: int | None = None,
+    shuffle: bool | None = None,
+) -> Loaders:
+    """Open, bind and load the data of a run.
+
+    ``train``, ``valid`` and ``test`` take the place of the section of their use: data sets, paths, pairs of arrays or
+    whatever `as_dataset` takes; None: the section, if there is one. The normalization that the training section asks
+    for is measured here (unless the model has one already, of an earlier run) and, with the names of the classes,
+    kept with the model.
+
+    Raises:
+        UsageError: no training data.
+        DataError: data that is missing, damaged or does not fit the model.
+    """
+    sections = model.spec.datasets
+    given = {"train": train, "valid": valid, "test": test}
+    data: dict[str, Dataset] = {}
+    for use in USES:
+        if given[use] is not None:
+            data[use] = as_dataset(given[use], name=f"{use} data", role=use)
+        elif use in sections:
+            data[use] = open_section(sections[use], use)
+    if "train" not in data:
+        raise UsageError("there is no training data: the description has no [train_set], and none was given")
+    notices: list[str] = []
+    first = data["train"]
+    model.bind(first)
+    model.class_names = first.class_names or model.class_names
+    _normalize(model, first, sections.get("train"))
+    loaders: dict[str, BatchLoader] = {}
+    for use, dataset in data.items():
+        dataset.normalization = model.normalization
+        model.bind(dataset, class_names=model.class_names)
+        loaders[use] = _loader(model, dataset, sections.get(use), use, batch_size, shuffle)
+        notices += [*dataset.notices, *loaders[use].notices]
+    return Loaders(loaders["train"], loaders.get("valid"), loaders.get("test"), notices)
+
+
+def _normalize(model: Model, dataset: Dataset, section: SectionSpec | None) -> None:
+    if section is None or model.normalization is not None:
+        return
+    settings: DatasetSection = section.settings
+    if settings.normalization != "none":
+        model.normalization = measure_normalization(dataset, settings.normalization, settings.normalization_scope)
+
+
+def _loader(
+    model: Model, dataset: Dataset, section: SectionSpec | None, use: str, batch_size: int | None, shuffle: bool | None
+) -> BatchLoader:
+    settings: DatasetSection | None = None if section is None else section.settings
+    shuffled = use == "train"
+    if settings is not None:
+        shuffled = settings.shuffled(use)
+    if shuffle is not None and use == "train":
+        shuffled = shuffle
+    return BatchLoader(
+        dataset,
+        batch_size or model.batch_size,
+        shuffle=shuffled,
+        seed=model.compiled.options.seed,
+        drop_last=settings is not None and settings.drop_last,
+        buffer_size=1 if settings is None else settings.buffer_size,
+        shuffle_kind="counter" if settings is None else settings.shuffle_kind,
+    )

@@ -1,0 +1,57 @@
+"""What a run is asked to do, beside its model and data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nntrainer_py.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """Settings of `nntrainer_py.training.loop.train`.
+
+    Attributes:
+        epochs: the total; a resumed or continued run counts those done before.
+        save_path: weights as .bin after the training part of every epoch (NNTrainer's meaning).
+        save_best_path: weights as .bin whenever the validation gets better (NNTrainer's meaning).
+        continue_train: keep epoch, iteration and optimizer state that the model has (or that are in ``save_path``
+            when the model is new); otherwise they start from zero. Weights always stay.
+        monitor: the figure that says which epoch is best, see `Best`.
+        min_delta: how much better it must be.
+        patience: stop after so many epochs without a better one.
+        restore_best: end with the weights of the best epoch, however the run ends. None: when ``patience`` is given.
+        checkpoint: file from which the run can be resumed, written after every epoch and when the run is interrupted.
+        checkpoint_steps: also after every so many updates.
+        checkpoint_seconds: also when so many seconds have passed since the last one.
+        resume: go on from ``checkpoint``, bit for bit as if the run had never stopped.
+    """
+
+    epochs: int
+    save_path: Path | None = None
+    save_best_path: Path | None = None
+    continue_train: bool = False
+    monitor: str | None = None
+    min_delta: float = 0.0
+    patience: int | None = None
+    restore_best: bool | None = None
+    checkpoint: Path | None = None
+    checkpoint_steps: int | None = None
+    checkpoint_seconds: float | None = None
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.epochs < 0:
+            raise UsageError(f"epochs: expected 0 or more, got {self.epochs}")
+        if self.checkpoint_steps is not None and self.checkpoint_steps < 1:
+            raise UsageError(f"checkpoint_steps: expected 1 or more, got {self.checkpoint_steps}")
+        if self.checkpoint_seconds is not None and not self.checkpoint_seconds > 0:
+            raise UsageError(f"checkpoint_seconds: expected more than 0, got {self.checkpoint_seconds}")
+        if self.resume and self.checkpoint is None:
+            raise UsageError("resume needs the checkpoint to go on from")
+
+    @property
+    def keeps_best(self) -> bool:
+        """The weights of the best epoch are put back at the end."""
+        return self.patience is not None if self.restore_best is None else self.restore_best

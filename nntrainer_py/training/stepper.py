@@ -1,0 +1,120 @@
+"""Batches to updates: one update a batch, or one after several batches whose gradients are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from nntrainer_py.data.loader import Batch
+from nntrainer_py.errors import NumericalError
+from nntrainer_py.tensor.operations.record import StepState
+from nntrainer_py.training.compiled import Compiled
+from nntrainer_py.training.engine import Program
+from nntrainer_py.training.tally import Tally
+
+
+class Stepper:
+    """Feeds batches to the engine. A logical batch is what one update sees.
+
+    Args:
+        compiled: compiled with ``accumulate_gradients`` when ``accumulation`` is more than 1.
+        rate: iteration to learning rate.
+        batch_size: samples of a full batch.
+        accumulation: batches in a logical batch. The mean is over the samples of the logical batch, also where the
+            last one of an epoch is short; random draws are those of one large batch.
+    """
+
+    def __init__(
+        self, compiled: Compiled, rate: Callable[[int], float], batch_size: int, accumulation: int = 1
+    ) -> None:
+        if accumulation > 1 and not compiled.options.accumulate_gradients:
+            raise ValueError("the model was compiled without gradient accumulation")
+        self._compiled = compiled
+        self._rate = rate
+        self._batch_size = batch_size
+        self._accumulation = accumulation
+        self._delayed = compiled.options.accumulate_gradients
+        self._left: int | None = None  # samples of the epoch to come, where known
+        self._held = 0  # batches of the logical batch so far
+        self._seen = 0  # and their samples
+        self._program: Program | None = None
+        self.tally = Tally(compiled.lowered("train", batch_size))
+        self.learning_rate = 0.0
+
+    def prepare(self, sizes: Iterable[int]) -> None:
+        """Plan, bind and compile what batches of these sizes need, so that memory does not grow later."""
+        for size in sorted(set(sizes), reverse=True):
+            self._compiled.program("train", size)
+
+    @property
+    def step_count(self) -> int:
+        """Updates done since the beginning of training."""
+        return int(self._compiled.state.counters[StepState.STEP])
+
+    @property
+    def between_updates(self) -> bool:
+        """No gradient is waiting for its update."""
+        return self._held == 0
+
+    def begin_epoch(self, samples: int | None) -> None:
+        """``samples`` are still to come in this epoch, None where nobody knows."""
+        self._left = samples
+        self._held = self._seen = 0
+
+    def step(self, batch: Batch) -> float:
+        """One batch, and the update when it completes a logical batch; the mean loss of the batch, before the update.
+
+        Raises:
+            NumericalError: the loss is not finite; nothing was updated by this batch.
+        """
+        compiled, count = self._compiled, batch.count
+        state, engine = compiled.state, compiled.engine
+        program = self._program = compiled.program("train", count)
+        compiled.feed("train", program, [a[:count] for a in batch.inputs], [a[:count] for a in batch.labels])
+        if self._held == 0:
+            self.learning_rate = self._rate(int(state.counters[StepState.ITERATION]))
+            state.numbers[StepState.LEARNING_RATE] = self.learning_rate
+            state.numbers[StepState.SAMPLES] = self._logical_samples(count)
+        state.counters[StepState.OFFSET] = self._seen
+        divisor = float(state.numbers[StepState.SAMPLES])
+        loss = engine.forward(program)
+        if not np.isfinite(loss):
+            raise NumericalError(f"the loss is {loss}")
+        loss = self.tally.add(program, count, divisor)
+        engine.backward(program)
+        self._held += 1
+        self._seen += count
+        if self._left is not None:
+            self._left -= count
+        if self._held == self._accumulation or self._left == 0:
+            self._update(program, divisor)
+        return loss
+
+    def finish_epoch(self) -> None:
+        """Do the update of a logical batch that the end of the epoch left incomplete."""
+        if self._held:
+            assert self._program is not None
+            self._update(self._program, float(self._compiled.state.numbers[StepState.SAMPLES]))
+
+    def _logical_samples(self, count: int) -> int:
+        if self._accumulation == 1:
+            return count
+        full = self._accumulation * self._batch_size
+        return full if self._left is None else min(full, self._left)
+
+    def _update(self, program: Program, divisor: float) -> None:
+        compiled = self._compiled
+        if self._delayed:
+            arrays = [program.array(value) for value in program.lowered.gradients.values() if value.persistent]
+            if self._seen != divisor:
+                # fewer samples came than a data set of unknown length let us expect
+                for array in arrays:
+                    np.multiply(array, np.float32(divisor / self._seen), out=array)
+            compiled.engine.update(program)
+            for array in arrays:
+                array.fill(0.0)
+        compiled.state.counters[StepState.ITERATION] += 1
+        compiled.state.counters[StepState.STEP] += 1
+        compiled.state.counters[StepState.OFFSET] = 0
+        self._held = self._seen = 0
