@@ -17,10 +17,10 @@ from nntrainer_py.tensor.kernels.micro_kernel import (
     LANES,
     RELU,
     ROWS,
-    copy_run,
     product,
     transpose,
 )
+from nntrainer_py.tensor.kernels.vectors import copy_run
 
 Array = npt.NDArray[np.float32]
 Rate = npt.NDArray[np.float64]

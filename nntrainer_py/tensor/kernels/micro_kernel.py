@@ -10,7 +10,6 @@ neighbours nor its position.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -51,32 +50,32 @@ ADD_COLUMN = 2  # add init[i] to the whole row i: a bias per output channel
 RELU = 4  # max(x, 0), NaN kept
 
 
-def _const(value: int) -> Any:
+def const(value: int) -> Any:
     return ir.Constant(I64, value)
 
 
-def _load(builder: Any, address: Any, kind: Any) -> Any:
+def load(builder: Any, address: Any, kind: Any) -> Any:
     made = builder.load(builder.inttoptr(address, kind.as_pointer()))
     made.align = 4
     return made
 
 
-def _store(builder: Any, value: Any, address: Any) -> None:
+def store(builder: Any, value: Any, address: Any) -> None:
     builder.store(value, builder.inttoptr(address, value.type.as_pointer())).align = 4
 
 
-def _splat(builder: Any, scalar: Any, lanes: int) -> Any:
+def splat(builder: Any, scalar: Any, lanes: int) -> Any:
     kind = ir.VectorType(scalar.type, lanes)
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(I32, 0))
     zeros = ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
     return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), zeros)
 
 
-def _bytes(builder: Any, floats: Any) -> Any:
-    return builder.shl(floats, _const(2))
+def in_bytes(builder: Any, floats: Any) -> Any:
+    return builder.shl(floats, const(2))
 
 
-class _Masked:
+class Masked:
     """Masked vector loads and stores of one vector type."""
 
     def __init__(self, module: Any, lanes: int) -> None:
@@ -95,8 +94,8 @@ class _Masked:
     def between(self, builder: Any, low: Any, high: Any) -> Any:
         """Mask of the lanes l with low <= l < high (both int64)."""
         lane = ir.Constant(ir.VectorType(I32, self.lanes), list(range(self.lanes)))
-        first = _splat(builder, builder.trunc(low, I32), self.lanes)
-        last = _splat(builder, builder.trunc(high, I32), self.lanes)
+        first = splat(builder, builder.trunc(low, I32), self.lanes)
+        last = splat(builder, builder.trunc(high, I32), self.lanes)
         above = builder.icmp_signed(">=", lane, first)
         return builder.and_(above, builder.icmp_signed("<", lane, last))
 
@@ -117,21 +116,21 @@ def _row_loop(builder: Any, rows: int, args: Any, sums: Any) -> None:
     multiply_add = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fmuladd.v{LANES}f32"
     )
-    step_a, step_b = _bytes(builder, sak), _bytes(builder, sbk)
-    offsets = [builder.mul(_bytes(builder, sai), _const(i)) for i in range(rows)]
+    step_a, step_b = in_bytes(builder, sak), in_bytes(builder, sbk)
+    offsets = [builder.mul(in_bytes(builder, sai), const(i)) for i in range(rows)]
     entry = builder.block
     loop, done = builder.append_basic_block("k"), builder.append_basic_block("k.done")
     builder.branch(loop)
     builder.position_at_end(loop)
     at_k, at_a, at_b = (builder.phi(I64) for _ in range(3))
     running = [[builder.phi(kind) for _ in range(VECTORS)] for _ in range(rows)]
-    vectors = [_load(builder, builder.add(at_b, _const(4 * LANES * j)), kind) for j in range(VECTORS)]
+    vectors = [load(builder, builder.add(at_b, const(4 * LANES * j)), kind) for j in range(VECTORS)]
     after = []
     for i in range(rows):
-        scalar = _splat(builder, _load(builder, builder.add(at_a, offsets[i]), F32), LANES)
+        scalar = splat(builder, load(builder, builder.add(at_a, offsets[i]), F32), LANES)
         after.append([builder.call(multiply_add, [scalar, vectors[j], running[i][j]]) for j in range(VECTORS)])
-    next_k = builder.add(at_k, _const(1))
-    steps = ((at_k, _const(0), next_k), (at_a, a, builder.add(at_a, step_a)), (at_b, b, builder.add(at_b, step_b)))
+    next_k = builder.add(at_k, const(1))
+    steps = ((at_k, const(0), next_k), (at_a, a, builder.add(at_a, step_a)), (at_b, b, builder.add(at_b, step_b)))
     for phi, first, following in steps:
         phi.add_incoming(first, entry)
         phi.add_incoming(following, loop)
@@ -151,15 +150,15 @@ def _epilogue(builder: Any, rows: int, args: Any, sums: Any) -> None:
     """Add what ``mode`` says, rectify if it says so, store ``columns`` columns."""
     columns, (c, ldc, init, ldi, mode) = args[1], args[8:]
     kind = ir.VectorType(F32, LANES)
-    masked = _Masked(builder.module, LANES)
-    masks = [masked.between(builder, _const(0), builder.sub(columns, _const(LANES * j))) for j in range(VECTORS)]
-    whole = builder.icmp_signed("==", columns, _const(COLUMNS))
+    masked = Masked(builder.module, LANES)
+    masks = [masked.between(builder, const(0), builder.sub(columns, const(LANES * j))) for j in range(VECTORS)]
+    whole = builder.icmp_signed("==", columns, const(COLUMNS))
     cells = [(i, j) for i in range(rows) for j in range(VECTORS)]
-    row_c = [builder.add(c, builder.mul(_bytes(builder, ldc), _const(i))) for i in range(rows)]
-    row_init = [builder.add(init, builder.mul(_bytes(builder, ldi), _const(i))) for i in range(rows)]
+    row_c = [builder.add(c, builder.mul(in_bytes(builder, ldc), const(i))) for i in range(rows)]
+    row_init = [builder.add(init, builder.mul(in_bytes(builder, ldi), const(i))) for i in range(rows)]
 
     def wants(bit: int) -> Any:
-        return builder.icmp_signed("!=", builder.and_(mode, _const(bit)), _const(0))
+        return builder.icmp_signed("!=", builder.and_(mode, const(bit)), const(0))
 
     def change(cell: Any, value: Any) -> None:
         builder.store(builder.fadd(builder.load(cell), value), cell)
@@ -167,13 +166,13 @@ def _epilogue(builder: Any, rows: int, args: Any, sums: Any) -> None:
     with builder.if_then(wants(ADD_ROWS)), builder.if_else(whole) as (full, part):
         with full:
             for i, j in cells:
-                change(sums[i][j], _load(builder, builder.add(row_init[i], _const(4 * LANES * j)), kind))
+                change(sums[i][j], load(builder, builder.add(row_init[i], const(4 * LANES * j)), kind))
         with part:
             for i, j in cells:
-                change(sums[i][j], masked.load(builder, builder.add(row_init[i], _const(4 * LANES * j)), masks[j]))
+                change(sums[i][j], masked.load(builder, builder.add(row_init[i], const(4 * LANES * j)), masks[j]))
     with builder.if_then(wants(ADD_COLUMN)):
         for i in range(rows):
-            value = _splat(builder, _load(builder, row_init[i], F32), LANES)
+            value = splat(builder, load(builder, row_init[i], F32), LANES)
             for j in range(VECTORS):
                 change(sums[i][j], value)
     with builder.if_then(wants(RELU)):
@@ -184,10 +183,10 @@ def _epilogue(builder: Any, rows: int, args: Any, sums: Any) -> None:
     with builder.if_else(whole) as (full, part):
         with full:
             for i, j in cells:
-                _store(builder, builder.load(sums[i][j]), builder.add(row_c[i], _const(4 * LANES * j)))
+                store(builder, builder.load(sums[i][j]), builder.add(row_c[i], const(4 * LANES * j)))
         with part:
             for i, j in cells:
-                masked.store(builder, builder.load(sums[i][j]), builder.add(row_c[i], _const(4 * LANES * j)), masks[j])
+                masked.store(builder, builder.load(sums[i][j]), builder.add(row_c[i], const(4 * LANES * j)), masks[j])
 
 
 def _row_counts() -> list[int]:
@@ -207,7 +206,7 @@ def _product_function(module: Any) -> Any:
     kind = ir.VectorType(F32, LANES)
     sums = [[builder.alloca(kind) for _ in range(VECTORS)] for _ in range(ROWS)]
     for rows in _row_counts():
-        matches = builder.icmp_signed("==", function.args[0], _const(rows))
+        matches = builder.icmp_signed("==", function.args[0], const(rows))
         with builder.if_then(matches):
             _row_loop(builder, rows, function.args, sums)
             _epilogue(builder, rows, function.args, sums)
@@ -263,29 +262,27 @@ def _transpose_function(module: Any) -> Any:
     source, source_stride, target, target_stride, rows, columns, written = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     kind = ir.VectorType(F32, LANES)
-    from_step, to_step = _bytes(builder, source_stride), _bytes(builder, target_stride)
+    from_step, to_step = in_bytes(builder, source_stride), in_bytes(builder, target_stride)
     whole = builder.and_(
-        builder.icmp_signed(">=", rows, _const(LANES)), builder.icmp_signed(">=", columns, _const(LANES))
+        builder.icmp_signed(">=", rows, const(LANES)), builder.icmp_signed(">=", columns, const(LANES))
     )
     with builder.if_else(whole) as (full, part):
         with full:
-            vectors = [
-                _load(builder, builder.add(source, builder.mul(from_step, _const(i))), kind) for i in range(LANES)
-            ]
+            vectors = [load(builder, builder.add(source, builder.mul(from_step, const(i))), kind) for i in range(LANES)]
             for i, value in enumerate(_transposed(builder, vectors)):
-                _store(builder, value, builder.add(target, builder.mul(to_step, _const(i))))
+                store(builder, value, builder.add(target, builder.mul(to_step, const(i))))
         with part:
-            masked = _Masked(module, LANES)
-            across = masked.between(builder, _const(0), columns)
-            none = masked.between(builder, _const(0), _const(0))
+            masked = Masked(module, LANES)
+            across = masked.between(builder, const(0), columns)
+            none = masked.between(builder, const(0), const(0))
             vectors = []
             for i in range(LANES):
-                mask = builder.select(builder.icmp_signed(">", rows, _const(i)), across, none)
-                vectors.append(masked.load(builder, builder.add(source, builder.mul(from_step, _const(i))), mask))
-            lanes = masked.between(builder, _const(0), written)
+                mask = builder.select(builder.icmp_signed(">", rows, const(i)), across, none)
+                vectors.append(masked.load(builder, builder.add(source, builder.mul(from_step, const(i))), mask))
+            lanes = masked.between(builder, const(0), written)
             for i, value in enumerate(_transposed(builder, vectors)):
-                with builder.if_then(builder.icmp_signed(">", columns, _const(i))):
-                    masked.store(builder, value, builder.add(target, builder.mul(to_step, _const(i))), lanes)
+                with builder.if_then(builder.icmp_signed(">", columns, const(i))):
+                    masked.store(builder, value, builder.add(target, builder.mul(to_step, const(i))), lanes)
     builder.ret_void()
     return function
 
@@ -302,141 +299,6 @@ def transpose(  # type: ignore[no-untyped-def]
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.call(_transpose_function(builder.module), args)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-def _counted_loop(builder: Any, count: Any, body: Callable[[Any], None]) -> None:
-    with cgutils.for_range(builder, count) as loop:
-        body(loop.index)
-
-
-@intrinsic
-def copy_run(  # type: ignore[no-untyped-def]
-    context, source, source_stride, target, target_stride, count, low, high, width, scale
-):
-    """``count`` rows: target[l] = scale source[l] where low <= l < high, zero elsewhere, for l < width <= LANES."""
-    signature = types.void(*[_INT] * 8, types.float32)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source, source_stride, target, target_stride, count, low, high, width, scale = args
-        masked = _Masked(builder.module, LANES)
-        inside = masked.between(builder, low, high)
-        written = masked.between(builder, _const(0), width)
-        inside = builder.and_(inside, written)
-        factor = _splat(builder, scale, LANES)
-        from_step, to_step = _bytes(builder, source_stride), _bytes(builder, target_stride)
-
-        def body(index: Any) -> None:
-            value = masked.load(builder, builder.add(source, builder.mul(from_step, index)), inside)
-            value = builder.fmul(value, factor)
-            masked.store(builder, value, builder.add(target, builder.mul(to_step, index)), written)
-
-        _counted_loop(builder, count, body)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
-def copy_every_second(  # type: ignore[no-untyped-def]
-    context, source, source_stride, target, target_stride, count, low, high, width
-):
-    """``count`` rows: target[l] = source[2 l] where low <= l < high, zero elsewhere, for l < width <= LANES."""
-    signature = types.void(*[_INT] * 8)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source, source_stride, target, target_stride, count, low, high, width = args
-        wide, narrow = _Masked(builder.module, 2 * LANES), _Masked(builder.module, LANES)
-        end = builder.sub(builder.shl(high, _const(1)), _const(1))  # the last lane may not read past its own element
-        inside = wide.between(builder, builder.shl(low, _const(1)), end)
-        written = narrow.between(builder, _const(0), width)
-        even = ir.Constant(ir.VectorType(I32, LANES), list(range(0, 2 * LANES, 2)))
-        from_step, to_step = _bytes(builder, source_stride), _bytes(builder, target_stride)
-
-        def body(index: Any) -> None:
-            value = wide.load(builder, builder.add(source, builder.mul(from_step, index)), inside)
-            value = builder.shuffle_vector(value, ir.Constant(wide.kind, ir.Undefined), even)
-            narrow.store(builder, value, builder.add(target, builder.mul(to_step, index)), written)
-
-        _counted_loop(builder, count, body)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
-def add_run(  # type: ignore[no-untyped-def]
-    context, source, source_stride, target, target_stride, count, low, high
-):
-    """For each of ``count`` rows: target[l] += source[l] for low <= l < high, l < LANES."""
-    signature = types.void(*[_INT] * 7)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source, source_stride, target, target_stride, count, low, high = args
-        masked = _Masked(builder.module, LANES)
-        inside = masked.between(builder, low, high)
-        from_step, to_step = _bytes(builder, source_stride), _bytes(builder, target_stride)
-
-        def body(index: Any) -> None:
-            place = builder.add(target, builder.mul(to_step, index))
-            value = masked.load(builder, builder.add(source, builder.mul(from_step, index)), inside)
-            masked.store(builder, builder.fadd(masked.load(builder, place, inside), value), place, inside)
-
-        _counted_loop(builder, count, body)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
-def add_every_second(  # type: ignore[no-untyped-def]
-    context, source, source_stride, target, target_stride, count, low, high
-):
-    """For each of ``count`` rows: target[2 l] += source[l] for low <= l < high, l < LANES."""
-    signature = types.void(*[_INT] * 7)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source, source_stride, target, target_stride, count, low, high = args
-        wide, narrow = _Masked(builder.module, 2 * LANES), _Masked(builder.module, LANES)
-        inside = narrow.between(builder, low, high)
-        spread = ir.Constant(ir.VectorType(I32, 2 * LANES), [i // 2 for i in range(2 * LANES)])
-        even = ir.Constant(ir.VectorType(I1, 2 * LANES), [1 - i % 2 for i in range(2 * LANES)])
-        twice = wide.between(builder, builder.shl(low, _const(1)), builder.shl(high, _const(1)))
-        touched = builder.and_(twice, even)
-        from_step, to_step = _bytes(builder, source_stride), _bytes(builder, target_stride)
-
-        def body(index: Any) -> None:
-            place = builder.add(target, builder.mul(to_step, index))
-            value = narrow.load(builder, builder.add(source, builder.mul(from_step, index)), inside)
-            value = builder.shuffle_vector(value, ir.Constant(narrow.kind, ir.Undefined), spread)
-            wide.store(builder, builder.fadd(wide.load(builder, place, touched), value), place, touched)
-
-        _counted_loop(builder, count, body)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
-def peek(context, address):  # type: ignore[no-untyped-def]
-    """The float at an address."""
-    signature = types.float32(_INT)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _load(builder, args[0], F32)
-
-    return signature, generate
-
-
-@intrinsic
-def poke(context, address, value):  # type: ignore[no-untyped-def]
-    """Store a float at an address."""
-    signature = types.void(_INT, types.float32)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _store(builder, args[1], args[0])
         return context.get_dummy_value()
 
     return signature, generate

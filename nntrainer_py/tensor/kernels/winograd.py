@@ -33,7 +33,7 @@ Cut = npt.NDArray[np.int64]
 
 CHANNELS = 32  # channels and filters come in multiples of this
 _RESIDENT = 2_500_000  # bytes: transformed weights up to this are made once and kept for all chunks
-_WIDEST = 4_500_000  # bytes of one transformed row of tiles
+_WIDEST = 3_500_000  # bytes of one transformed row of tiles
 _PAD = LANES  # floats between the planes of a transformed array: planes 4 KiB apart would share one set of the cache
 
 

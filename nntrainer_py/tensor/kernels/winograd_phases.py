@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.matmul import multiply_rows
-from nntrainer_py.tensor.kernels.micro_kernel import ADD_ROWS, COLUMNS, LANES, ROWS, add_run, copy_run, transpose
+from nntrainer_py.tensor.kernels.micro_kernel import ADD_ROWS, COLUMNS, LANES, ROWS, transpose
+from nntrainer_py.tensor.kernels.vectors import add_grid, copy_run
 from nntrainer_py.tensor.kernels.winograd_transforms import (
     input2,
     input4,
@@ -254,7 +255,7 @@ def outputs_part(
 
 @kernel()
 def _add_bias(turned: int, pixels: int, bias: int) -> None:
-    add_run(bias, 0, turned, LANES, pixels, 0, LANES)
+    add_grid(bias, 0, 0, turned, LANES, 0, pixels, 1, 0, LANES)
 
 
 @kernel()
@@ -324,6 +325,6 @@ def weights_back_part(
                 source = slab + 4 * k * LANES
                 if accumulate:
                     transpose(source, LANES, piece, LANES, LANES, LANES, LANES)
-                    add_run(piece, LANES, target, every * 9, LANES, 0, LANES)
+                    add_grid(piece, LANES, 0, target, every * 9, 0, LANES, 1, 0, LANES)
                 else:
                     transpose(source, LANES, target, every * 9, LANES, LANES, LANES)

@@ -223,7 +223,7 @@ class Conv2dDerivative(_Convolution):
         if size:
             return winograd.product_plan(shapes.y[1], shapes.x[1], shapes.x[0], *shapes.x[2:], size).nbytes(parts)
         groups = Window.of(operation.attributes).groups
-        return convolution.derivative_scratch(shapes.w[0] // groups, shapes.taps, parts)
+        return convolution.derivative_scratch(shapes.w[0] // groups, shapes.w[1], shapes.taps, parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import convolution as kernels

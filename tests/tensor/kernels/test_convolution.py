@@ -72,7 +72,7 @@ def test_against_float64(arguments, parts):
     reads["g"] = g.astype(float)
     dx = reference.conv2d_derivative(reads, {**attributes, "size": x.shape[2:]}, None)["out"]
     dw = reference.conv2d_gradient(reads, {**attributes, "kernel_size": w.shape[2:]}, None)["out"]
-    scratch = room(kernels.derivative_scratch(filters // groups, taps, parts))
+    scratch = room(kernels.derivative_scratch(filters // groups, channels, taps, parts))
     made = np.full(x.shape, np.nan, np.float32)
     kernels.derivative(g, w, NONE, made, geometry, scratch, parts)
     close(made, dx)
@@ -98,7 +98,7 @@ def test_a_sample_does_not_depend_on_its_batch(index):
         y = np.empty((len(images), w.shape[0], *out), np.float32)
         kernels.forward(images, w, NONE, y, geometry, room(kernels.forward_scratch(channels, taps, 1)), 1)
         dx = np.empty(images.shape, np.float32)
-        scratch = room(kernels.derivative_scratch(w.shape[0] // groups, taps, 1))
+        scratch = room(kernels.derivative_scratch(w.shape[0] // groups, channels, taps, 1))
         kernels.derivative(y, w, NONE, dx, geometry, scratch, 1)
         return y, dx
 
@@ -115,7 +115,7 @@ def test_threads_do_not_change_a_bit():
     calls.append((kernels.forward_parallel, kernels.derivative_parallel, kernels.gradient_parallel, 2))
     for i, (forward, derivative, gradient, parts) in enumerate(calls):
         forward(x, w, NONE, y[i], geometry, room(kernels.forward_scratch(40, 9, parts)), parts)
-        derivative(y[0], w, NONE, dx[i], geometry, room(kernels.derivative_scratch(33, 9, parts)), parts)
+        derivative(y[0], w, NONE, dx[i], geometry, room(kernels.derivative_scratch(33, 40, 9, parts)), parts)
         gradient(x, y[0], dw[i], geometry, 0, room(kernels.gradient_scratch(parts)), parts)
     for pair in (y, dx, dw):
         np.testing.assert_array_equal(pair[0], pair[1])
