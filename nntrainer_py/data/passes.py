@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections import deque
@@ -11,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from nntrainer_py.data.dataset import Dataset, Float32, IndexedDataset, Indices, StreamDataset
+from nntrainer_py.errors import ForkError
 from nntrainer_py.tensor.rng import Stream, nntrainer_shuffle, permutation
 
 _JOIN_SECONDS = 5.0
@@ -200,6 +202,7 @@ class ThreadedPass(Pass):
 
     def __init__(self, source: Source, slots: list[Slot], position: Position) -> None:
         super().__init__(source, slots, position)
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._free = deque(slots)
         self._ready: deque[Slot] = deque()
@@ -211,6 +214,8 @@ class ThreadedPass(Pass):
         self._thread.start()
 
     def take(self) -> Batch | None:
+        if self._process != os.getpid():
+            raise ForkError("the thread that reads the data stayed in the parent process; make a loader in this one")
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._ended)
             if self._ready:
@@ -235,6 +240,8 @@ class ThreadedPass(Pass):
         return self._thread.is_alive()
 
     def close(self) -> None:
+        if self._process != os.getpid():  # a forked child has no thread to stop, and the lock may be held for ever
+            return
         with self._changed:
             self._stop = True
             self._changed.notify_all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from nntrainer_py.data import ArrayDataset, BatchLoader, CallbackDataset, IterableDataset, MapDataset, RawFileDataset
 from nntrainer_py.data.loader import Position, ring_bytes
-from nntrainer_py.errors import DataError
+from nntrainer_py.errors import DataError, ForkError
 from nntrainer_py.tensor.rng import permutation
 
 DIMS = ([(1, 2, 3)], [(1, 1, 4)])
@@ -401,3 +402,25 @@ def test_source_that_never_returns(monkeypatch):
         thread.join(5)
     loader.seek(0)
     assert len(take(loader)) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_forked_child_gets_an_error_and_does_not_hang():
+    loader = BatchLoader(arrays(100), 4, buffer_size=2)
+    iterator = iter(loader)
+    next(iterator)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(iterator)
+        except ForkError:
+            loader.close()
+            os._exit(7)
+        os._exit(1)
+    deadline = time.monotonic() + 20
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(ended[1]) == 7
+    assert len(list(iterator)) == 24
