@@ -21,7 +21,7 @@ from numba import prange
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.exponential import exp, sigmoid_of, softplus_of
 from nntrainer_py.tensor.kernels.loss import gradient_scale, total
-from nntrainer_py.tensor.kernels.softmax import largest
+from nntrainer_py.tensor.kernels.softmax import largest, row_sum
 
 Array = npt.NDArray[Any]
 f32 = np.float32
@@ -40,13 +40,21 @@ def valid_index(label: float, classes: int) -> bool:
 
 
 @kernel()
-def valid_distribution(t: Array, row: int) -> bool:
-    """No negative entry, and a sum of 1; NaN and infinity fail the sum."""
-    mass, least = 0.0, 0.0
+def row_mass(t: Array, row: int) -> float:
+    """The sum of a row in float64."""
+    mass = 0.0
     for j in range(t.shape[1]):
         mass += np.float64(t[row, j])
-        least = min(least, np.float64(t[row, j]))
-    return abs(mass - 1.0) <= SUM_TOLERANCE and least >= NEGATIVE_TOLERANCE
+    return mass
+
+
+@kernel()
+def valid_distribution(t: Array, row: int) -> bool:
+    """No negative entry, and a sum of 1; NaN and infinity fail the sum."""
+    least = f32(0.0)
+    for j in range(t.shape[1]):
+        least = t[row, j] if t[row, j] < least else least
+    return abs(row_mass(t, row) - 1.0) <= SUM_TOLERANCE and least >= NEGATIVE_TOLERANCE
 
 
 @kernel()
@@ -121,11 +129,9 @@ def cross_softmax_rows(
         mass, dot = 0.0, 0.0
         if good:
             mass, dot = row_targets(x, t, indices, weights, smoothing, i, np.float64(top))
-        spread = f32(0.0)
         for j in range(classes):
-            e = exp(x[i, j] - top)
-            result[i, j] = e
-            spread += e
+            result[i, j] = exp(x[i, j] - top)
+        spread = row_sum(result, i)
         inverse = f32(1.0) / spread
         for j in range(classes):
             result[i, j] *= inverse
@@ -209,10 +215,7 @@ def cross_softmax_derivative(
                 a = target(1.0 if j == k else 0.0, weights, j, smoothing, 1.0 / classes)
                 result[i, j] = p[i, j] * along - f32(a) * scale
         elif plain:
-            mass = 0.0
-            for j in range(classes):
-                mass += np.float64(t[i, j])
-            along = f32(mass)
+            along = f32(row_mass(t, i))
             for j in range(classes):
                 result[i, j] = (p[i, j] * along - t[i, j]) * scale
         else:

@@ -1,4 +1,8 @@
-"""softmax over the rows of a matrix, and its derivative. A row's result depends on nothing but the row."""
+"""softmax over the rows of a matrix, and its derivative. A row's result depends on nothing but the row.
+
+Sums stand in loops of their own that write nothing: the compiler then orders their terms alike in every variant of a
+kernel (in place or not, on threads or not), so that no bit depends on the variant.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,24 @@ def largest(x: Array, row: int) -> np.float32:
 
 
 @kernel()
+def row_sum(x: Array, row: int) -> np.float32:
+    """The sum of a row."""
+    total = f32(0.0)
+    for j in range(x.shape[1]):
+        total += x[row, j]
+    return total
+
+
+@kernel()
+def row_product(x: Array, y: Array, row: int) -> np.float32:
+    """The inner product of two rows."""
+    total = f32(0.0)
+    for j in range(x.shape[1]):
+        total += x[row, j] * y[row, j]
+    return total
+
+
+@kernel()
 def softmax(x: Array, out: Array | None, first: int, last: int) -> None:
     """``exp(x - max) / sum`` of the rows ``first <= i < last`` of ``x``; ``out`` None: in place."""
     if out is None:
@@ -41,12 +63,9 @@ def softmax(x: Array, out: Array | None, first: int, last: int) -> None:
     width = x.shape[1]
     for i in range(first, last):
         top = largest(x, i)
-        total = f32(0.0)
         for j in range(width):
-            e = exp(x[i, j] - top)
-            result[i, j] = e
-            total += e
-        factor = f32(1.0) / total
+            result[i, j] = exp(x[i, j] - top)
+        factor = f32(1.0) / row_sum(result, i)
         for j in range(width):
             result[i, j] *= factor
 
@@ -60,9 +79,7 @@ def softmax_derivative(y: Array, g: Array, out: Array | None, first: int, last: 
         result = out
     width = y.shape[1]
     for i in range(first, last):
-        inner = f32(0.0)
-        for j in range(width):
-            inner += g[i, j] * y[i, j]
+        inner = row_product(g, y, i)
         for j in range(width):
             result[i, j] = y[i, j] * (g[i, j] - inner)
 
