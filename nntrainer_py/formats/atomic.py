@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nntrainer_py.errors import WeightFileError
@@ -15,9 +15,13 @@ PREFIX = ".nntrainer-partial-"
 
 
 def write_atomically(
-    path: Path, parts: Iterable[bytes | memoryview], *, error: type[Exception] = WeightFileError
+    path: Path,
+    parts: Iterable[bytes | memoryview],
+    *,
+    error: type[Exception] = WeightFileError,
+    verify: Callable[[Path], None] | None = None,
 ) -> None:
-    """Temporary file in the same folder, fsync, rename over the target, fsync of the folder.
+    """Temporary file in the same folder, fsync, ``verify`` of it, rename over the target, fsync of the folder.
 
     Raises ``error`` with the cause (full disk, read-only folder, a folder in the way); the old file then still stands.
     """
@@ -32,6 +36,8 @@ def write_atomically(
                 stream.write(part)
             stream.flush()
             os.fsync(stream.fileno())
+        if verify is not None:
+            verify(Path(temporary))
         os.chmod(temporary, _mode(path))
         os.replace(temporary, path)
         _sync_folder(folder)
