@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nntrainer_py.errors import Faults, Origin, UsageError, did_you_mean, nearest
+from nntrainer_py.errors import Faults, Origin, UsageError, nearest
 from nntrainer_py.graph.backbone import Collector, Draft, Scope
 from nntrainer_py.graph.ini import IniFile, Section, parse, read
 from nntrainer_py.graph.model_section import ModelSection
+from nntrainer_py.graph.names import hint
 from nntrainer_py.graph.obsolete import LAYER_KEYS, TYPES, modern_sections, obsolete
 from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.overrides import apply_overrides
@@ -162,8 +163,8 @@ def _check_references(drafts: list[Draft], faults: Faults) -> None:
     for draft in drafts:
         for reference in _references(draft):
             if draft.scope.resolve(reference.name) not in names:
-                hint = did_you_mean(reference.name, names)
-                faults.add(f"there is no layer '{reference.name}'{hint}", reference.origin, reference.key)
+                near = hint(reference.name, names, faults)
+                faults.add(f"there is no layer '{reference.name}'{near}", reference.origin, reference.key)
 
 
 def _references(draft: Draft) -> Iterable[_Reference]:

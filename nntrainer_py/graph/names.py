@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from nntrainer_py.errors import Faults, did_you_mean
+
+_MOST_HINTS = 100
+
+
+def hint(word: str, known: Collection[str], faults: Faults) -> str:
+    """A hint at the name that was meant, for the first faults only: comparing many names with many takes long."""
+    return did_you_mean(word, known) if len(faults) < _MOST_HINTS else ""
+
 
 class Names:
     """The names taken so far. One running number serves all names that need one (graph_core.cpp, ``ensureName``)."""

@@ -10,9 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nntrainer_py.errors import Faults, UsageError, did_you_mean
+from nntrainer_py.errors import Faults, UsageError
 from nntrainer_py.graph.loss_words import CROSS, CROSS_LOSSES
 from nntrainer_py.graph.model_section import ModelSection
+from nntrainer_py.graph.names import hint
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec, layer_class, takes_label
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.properties import Connection
@@ -47,16 +48,16 @@ def realize(
     """The complete layer list of a spec, every connection written down.
 
     ``training`` says whether the model's loss is part of it (validation uses that graph, too). `DescriptionError` with
-    all faults, unless ``faults`` is given to collect them; then passes after a faulty one are left out. ``passes`` are
+    all faults, unless ``faults`` is given to collect them; then the passes after a fault are left out. ``passes`` are
     those to run, all by default.
     """
     gathered = Faults() if faults is None else faults
     before = len(gathered)
     layers = list(spec.layers)
     for step in PASSES if passes is None else passes:
-        layers = step(layers, Setting(spec, training, gathered))
-        if len(gathered) > before:
+        if step not in _CHECKS and len(gathered) > before:
             break
+        layers = step(layers, Setting(spec, training, gathered))
     if faults is None:
         gathered.raise_if_any()
     return layers
@@ -69,10 +70,7 @@ def previous_input(layers: Layers, setting: Setting) -> Layers:
     for position, spec in enumerate(layers):
         if spec.inputs is not None:
             found.append(spec)
-        elif spec.layer.input_shape or spec.name in listed or spec.layer.keyword in SOURCES:
-            found.append(replace(spec, inputs=()))
-        elif position == 0:
-            setting.faults.add("the first layer must be an input: it needs input_shape", spec.origin, "input_shape")
+        elif position == 0 or spec.layer.input_shape or spec.name in listed or spec.layer.keyword in SOURCES:
             found.append(replace(spec, inputs=()))
         else:
             found.append(replace(spec, inputs=(Connection(layers[position - 1].name),)))
@@ -83,31 +81,25 @@ def known_connections(layers: Layers, setting: Setting) -> Layers:
     """Every layer that is named exists, and every layer without input says its shape."""
     names = {spec.name for spec in layers}
     faults = setting.faults
-    for spec in layers:
+    for position, spec in enumerate(layers):
         for connection in spec.inputs or ():
             if connection.name not in names:
-                hint = did_you_mean(connection.name, names)
-                faults.add(f"there is no layer '{connection.name}'{hint}", spec.at("input_layers"), "input_layers")
+                near = hint(connection.name, names, faults)
+                faults.add(f"there is no layer '{connection.name}'{near}", spec.at("input_layers"), "input_layers")
         if not spec.inputs and not spec.layer.input_shape and spec.layer.keyword not in SOURCES:
-            faults.add("required for a layer that reads no other layer", spec.origin, "input_shape")
+            what = "required for a layer that reads no other layer"
+            if position == 0:
+                what = "the first layer must be an input: it needs input_shape"
+            faults.add(what, spec.origin, "input_shape")
     return layers
 
 
 def shared_weights(layers: Layers, setting: Setting) -> Layers:
     """``shared_from`` names the layer that owns the weights, also where that one was named through another."""
-    by_name = {spec.name: spec for spec in layers}
+    owners = _owners(layers, setting.faults)
     found: Layers = []
     for spec in layers:
-        owner, seen = spec, {spec.name}
-        while owner.layer.shared_from is not None and owner.layer.shared_from != owner.name:
-            target = by_name.get(owner.layer.shared_from)
-            if target is None or target.name in seen:
-                what = "leads back to this layer" if target else "there is no such layer"
-                hint = "" if target else did_you_mean(owner.layer.shared_from, by_name)
-                setting.faults.add(f"'{owner.layer.shared_from}': {what}{hint}", spec.at("shared_from"), "shared_from")
-                break
-            owner = target
-            seen.add(owner.name)
+        owner = owners[spec.name]
         if owner.layer.keyword != spec.layer.keyword:
             message = f"'{owner.name}' is of type {owner.layer.keyword}, this layer {spec.layer.keyword}"
             setting.faults.add(message, spec.at("shared_from"), "shared_from")
@@ -115,6 +107,31 @@ def shared_weights(layers: Layers, setting: Setting) -> Layers:
             spec = replace(spec, layer=with_properties(spec.layer, shared_from=owner.name))
         found.append(spec)
     return found
+
+
+def _owners(layers: Layers, faults: Faults) -> dict[str, LayerSpec]:
+    """For each layer the one whose weights it uses, often itself."""
+    by_name = {spec.name: spec for spec in layers}
+    owners: dict[str, LayerSpec] = {}
+    for spec in layers:
+        chain = {spec.name: spec}
+        last = spec
+        while last.name not in owners and last.layer.shared_from not in (None, last.name):
+            name = str(last.layer.shared_from)
+            if name in chain:
+                faults.add(
+                    f"'{spec.layer.shared_from}': leads back to this layer", spec.at("shared_from"), "shared_from"
+                )
+                break
+            if name not in by_name:
+                near = hint(name, by_name, faults)
+                faults.add(f"there is no layer '{name}'{near}", last.at("shared_from"), "shared_from")
+                break
+            last = by_name[name]
+            chain[name] = last
+        owner = owners.get(last.name, last)
+        owners |= dict.fromkeys(chain, owner)
+    return owners
 
 
 def multiout(layers: Layers, setting: Setting) -> Layers:
@@ -230,6 +247,8 @@ PASSES: tuple[Pass, ...] = (
     loss,
     unique_names,
 )
+#: passes that find all faults in what refers to what; the others rely on there being none
+_CHECKS = (previous_input, known_connections, shared_weights)
 
 
 def _cross_loss(last: LayerSpec) -> str:

@@ -153,9 +153,9 @@ def test_shared_weights_lead_to_their_owner() -> None:
 @pytest.mark.parametrize(
     ("layers", "expected"),
     [
-        (dense("a") + dense("b", shared_from="aa"), "[b] shared_from: 'aa': there is no such layer; did you mean 'a'?"),
+        (dense("a") + dense("b", shared_from="aa"), "[b] shared_from: there is no layer 'aa'; did you mean 'a'?"),
         (dense("a", shared_from="in"), "[a] shared_from: 'in' is of type input, this layer fully_connected"),
-        (dense("a", shared_from="b") + dense("b", shared_from="a"), "[a] shared_from: 'a': leads back to this layer"),
+        (dense("a", shared_from="b") + dense("b", shared_from="a"), "[a] shared_from: 'b': leads back to this layer"),
     ],
 )
 def test_shared_weights_that_cannot_be(layers: str, expected: str) -> None:
@@ -190,4 +190,14 @@ def test_realize_raises_all_faults_of_a_pass() -> None:
     assert [str(fault) for fault in caught.value.faults] == [
         "[a] input_layers: there is no layer 'x'",
         "[b] input_layers: there is no layer 'y'",
+    ]
+
+
+def test_references_are_all_checked_before_anything_is_rewritten() -> None:
+    text = PLAIN + dense("a") + dense("b", "x") + dense("c", "y", shared_from="z")
+    assert messages(text) == [
+        "model.ini:3: [a] input_shape: the first layer must be an input: it needs input_shape",
+        "model.ini:9: [b] input_layers: there is no layer 'x'",
+        "model.ini:13: [c] input_layers: there is no layer 'y'",
+        "model.ini:14: [c] shared_from: there is no layer 'z'",
     ]
