@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -49,6 +48,8 @@ class RawFileDataset(IndexedDataset):
         self._bytes = self.path.stat().st_size
         self._count = 0
         self._starts: list[int] = []
+        self._raw: list[int] = []
+        self._shapes: list[Shape] = []
         self._gatherer: RowGatherer | None = None
         self._descriptor = -1
 
@@ -84,15 +85,27 @@ class RawFileDataset(IndexedDataset):
             )
         self._open(stride)
         self._starts = [sum(sizes[:k]) for k in range(len(sizes))]
+        self._raw, self._shapes = raw, labels
         if rest:
-            self._judge_rest(inputs, labels, raw, rest, model)
+            self._judge_rest(inputs, labels, rest, model)
         return raw
 
     def _check_bound_labels(self) -> bool:
         assert self._gatherer is not None
         count = len(self._encoders)
         starts = self._starts[len(self._starts) - count :]
-        return check_columns(self._gatherer, starts, self._encoders, [self._kind(k) for k in range(count)], self.where)
+        try:
+            return check_columns(
+                self._gatherer, starts, self._encoders, [self._kind(k) for k in range(count)], self.where
+            )
+        except DataError as error:
+            if self._labels_make_sense():
+                raise
+            width = self._gatherer.width
+            raise self.error(
+                f"wrong stride: read as the model's samples of {width * _VALUE_BYTES} bytes ({width} values), "
+                f"most labels are no labels; {error.message}"
+            ) from None
 
     def _open(self, stride: int) -> None:
         self.close()
@@ -104,7 +117,7 @@ class RawFileDataset(IndexedDataset):
             raise self.error(reason(error) if isinstance(error, OSError) else str(error)) from None
         self._gatherer = RowGatherer(mapped)
 
-    def _judge_rest(self, inputs: list[Shape], labels: list[Shape], raw: list[int], rest: int, model: str) -> None:
+    def _judge_rest(self, inputs: list[Shape], labels: list[Shape], rest: int, model: str) -> None:
         """The file is no multiple of the sample: cut off at the end, or read with the wrong stride?"""
         assert self._gatherer is not None
         stride = self._gatherer.width
@@ -123,24 +136,29 @@ class RawFileDataset(IndexedDataset):
                     f"wrong stride: {text}; it would hold exactly {len(table)} samples of {shorter} bytes with a class "
                     "index for each label (integer_labels = true)"
                 )
-        if self._label_kinds is not None and not self._labels_make_sense(labels, raw):
+        if self._label_kinds is not None and not self._labels_make_sense():
             raise self.error(f"wrong stride: {text}, and the values in the place of the labels are no labels")
         self.notices.append(f"{self.name}: {text}; this partial sample is ignored")
 
-    def _labels_make_sense(self, labels: Sequence[Shape], raw: Sequence[int]) -> bool:
+    def _labels_make_sense(self) -> bool:
+        """Whether at least half of the first samples have labels of the kind that the model wants."""
         assert self._gatherer is not None
-        assert self._label_kinds is not None
         probe = np.asarray(self._gatherer.source[:_PROBED_SAMPLES])
-        column = self._gatherer.width - sum(raw)
-        for kind, shape, size in zip(self._label_kinds, labels, raw, strict=True):
-            values = np.asarray(probe[:, column : column + size], dtype=np.float32)
+        good = sum(self._is_labelled(row) for row in probe)
+        return 2 * good >= len(probe)
+
+    def _is_labelled(self, row: Float32) -> bool:
+        """Whether the values at the place of the labels in one row can be such."""
+        column = len(row) - sum(self._raw)
+        for kind, shape, size in zip(self._label_kinds or [], self._shapes, self._raw, strict=False):
+            values = row[column : column + size].astype(np.float32)
             column += size
             if self._integer_labels:
                 if not _are_indices(values, shape[2]):
                     return False
                 continue
             try:
-                check_labels(kind, values.reshape(len(values), *shape))
+                check_labels(kind, values.reshape(1, *shape))
             except DataError:
                 return False
         return True

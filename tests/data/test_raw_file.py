@@ -78,6 +78,12 @@ def test_wrong_stride(tmp_path):
     assert caught.value.exit_code == 3
 
 
+def test_wrong_stride_that_divides_the_file(tmp_path):
+    file = write(tmp_path / "a.dat", table(20, features=8))  # 20 * 12 values are 24 * 10
+    with pytest.raises(DataError, match=r"wrong stride: read as .* 40 bytes \(10 values\), most labels .*sample 0: "):
+        RawFileDataset(file).bind([(1, 2, 3)], [(1, 1, 4)], label_kinds=["distribution"])
+
+
 def test_file_shorter_than_one_sample(tmp_path):
     data = RawFileDataset(write(tmp_path / "a.dat", np.ones(9)))
     with pytest.raises(DataError, match=r"wrong stride.*36 bytes.*40 bytes"):
