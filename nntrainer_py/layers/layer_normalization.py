@@ -17,8 +17,8 @@ _WORDS = tuple(INITIALIZERS)
 class LayerNormalization(BuiltinLayer):
     """``gamma * (x - mean) / sqrt(variance + epsilon) + beta``, mean and biased variance of a sample over ``axis``.
 
-    Weights: gamma and beta, of the input's size on the listed axes and 1 elsewhere. The derivative by the input includes
-    gamma (NNTrainer's leaves it out).
+    Weights: gamma and beta, of the input's size on the listed axes and 1 elsewhere. The derivative by the input
+    includes gamma (NNTrainer's leaves it out).
     """
 
     keyword = "layer_normalization"

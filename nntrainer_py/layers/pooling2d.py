@@ -16,11 +16,13 @@ _GLOBAL = ("global_max", "global_average")
 
 
 class Pooling2D(BuiltinLayer):
-    """Reduce windows of height and width: ``(N, C, H, W)`` to ``(N, C, H', W')``, ``H' = floor((H + pads - pool) / stride) + 1``.
+    """Reduce windows of height and width.
 
-    ``max`` takes the largest cell (the derivative goes to the first of equals), ``average`` the mean of the cells inside the
-    input (padding is not counted). ``global_max`` (derivative shared among all equals) and ``global_average`` reduce the
-    whole plane to one cell.
+    Shapes: ``(N, C, H, W)`` to ``(N, C, H', W')`` with ``H' = floor((H + pads - pool) / stride) + 1``.
+
+    ``max`` takes the largest cell (the derivative goes to the first of equals), ``average`` the mean of the cells inside
+    the input (padding is not counted). ``global_max`` (derivative shared among all equals) and ``global_average`` reduce
+    the whole plane to one cell.
     """
 
     keyword = "pooling2d"

@@ -31,7 +31,7 @@ CASES = [
         f"{'+'.join(options)} {shape} {fill.__name__ if fill else ''}",
         fill=fill,
         differentiable_inputs=[False],
-    )  # fmt: skip
+    )
     for options in OPTIONS
     for shape, fill in [
         ((3, 2, 4, 5), None),

@@ -67,7 +67,7 @@ def test_layer(case: Case) -> None:
 
 @pytest.mark.parametrize("n", range(1, 13))
 @pytest.mark.parametrize("k", range(1, 8))
-@pytest.mark.parametrize("stride", (1, 2, 3))
+@pytest.mark.parametrize("stride", [1, 2, 3])
 def test_same_gives_one_cell_per_step(n: int, k: int, stride: int) -> None:
     layer = Pooling2D(pooling="max", pool_size=(k, 1), stride=(stride, 1), padding="same")
     made = lower([Node("in", layer, [], [TensorDim(1, 1, n, 1)])], batch=1, training=False)

@@ -30,41 +30,67 @@ def bounds(place: int, stride: int, before: int, size: int, count: int) -> tuple
 
 @kernel()
 def _best_of_row(
-    row: Array, values: Array, places: Array, place: int, start: int, stride: int, first: int, last: int
+    row: Array, start: int, stride: int, kw: int, mark: int, values: Array, marks: Array, first: int, last: int
 ) -> None:
-    """Take ``row[j * stride + start]`` where it is larger (or NaN); ``places`` keeps which cell it came from."""
-    mark = places.dtype.type(place)
+    """Compare the cells of one kernel row, all inside, for the outputs ``first`` to ``last``."""
     for j in range(first, last):
-        v = row[j * stride + start]
-        larger = (v > values[j]) | (v != v)
-        values[j] = v if larger else values[j]
-        places[j] = mark if larger else places[j]
+        best, found = values[j], marks[j]
+        for b in range(kw):
+            v = row[stride * j + start + b]
+            larger = (v > best) | (v != v)
+            best = v if larger else best
+            found = f4(mark + b) if larger else found
+        values[j] = best
+        marks[j] = found
 
 
 @kernel()
-def max_pool_part(x: Array, out: Array, places: Array, window: Window, begin: int, end: int) -> None:
-    """Largest value of every window and, in ``places``, its cell within the window; the first of equal ones wins."""
+def _best_of_edge(
+    row: Array, start: int, stride: int, kw: int, mark: int, values: Array, marks: Array, first: int, last: int
+) -> None:
+    """`_best_of_row` where some cells lie outside."""
+    for j in range(first, last):
+        side = stride * j + start
+        for b in range(max(-side, 0), min(kw, row.size - side)):
+            v = row[side + b]
+            if (v > values[j]) | (v != v):
+                values[j] = v
+                marks[j] = f4(mark + b)
+
+
+@kernel()
+def max_pool_part(
+    x: Array, out: Array, places: Array, window: Window, work: Array, part: int, begin: int, end: int
+) -> None:
+    """Largest value of every window and, in ``places``, its cell within the window; the first of equal ones wins.
+
+    ``work[part]`` holds the places of one row as floats, which vector code can choose together with the values.
+    """
     kh, kw, sh, sw, top, left = window
     height, width = x.shape[1:]
     rows, columns = out.shape[1:]
+    marks = work[part]
+    first = min((left + sw - 1) // sw, columns)
+    last = max(min((width - kw + left) // sw + 1, columns), first)
     for p in range(begin, end):
         for i in range(rows):
-            values, marks = out[p, i], places[p, i]
-            origin = i * sh - top
+            values, origin = out[p, i], i * sh - top
             for j in range(columns):
                 values[j] = -np.inf
                 # the first cell inside, which a window of nothing but -inf keeps
-                marks[j] = max(-origin, 0) * kw + max(left - j * sw, 0)
+                marks[j] = f4(max(-origin, 0) * kw + max(left - j * sw, 0))
             for a in range(max(-origin, 0), min(kh, height - origin)):
                 row = x[p, origin + a]
-                for b in range(kw):
-                    first, last = bounds(b, sw, left, width, columns)
-                    if sw == 1:  # constants let the compiler read the row in vectors
-                        _best_of_row(row, values, marks, a * kw + b, b - left, 1, first, last)
-                    elif sw == 2:
-                        _best_of_row(row, values, marks, a * kw + b, b - left, 2, first, last)
-                    else:
-                        _best_of_row(row, values, marks, a * kw + b, b - left, sw, first, last)
+                _best_of_edge(row, -left, sw, kw, a * kw, values, marks, 0, first)
+                if sw == 2 and kw == 2:  # constants let the compiler unroll and read in vectors
+                    _best_of_row(row, -left, 2, 2, a * 2, values, marks, first, last)
+                elif sw == 2 and kw == 3:
+                    _best_of_row(row, -left, 2, 3, a * 3, values, marks, first, last)
+                else:
+                    _best_of_row(row, -left, sw, kw, a * kw, values, marks, first, last)
+                _best_of_edge(row, -left, sw, kw, a * kw, values, marks, last, columns)
+            for j in range(columns):
+                places[p, i, j] = np.int32(marks[j])
 
 
 @kernel()
@@ -174,9 +200,9 @@ def global_max_derivative(x: Array, y: Array, g: Array, out: Array) -> None:
 
 
 @kernel(parallel=True)
-def max_pool_parallel(x: Array, out: Array, places: Array, window: Window, parts: int) -> None:
+def max_pool_parallel(x: Array, out: Array, places: Array, window: Window, work: Array, parts: int) -> None:
     for p in prange(parts):
-        max_pool_part(x, out, places, window, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
+        max_pool_part(x, out, places, window, work, p, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
 
 
 @kernel(parallel=True)

@@ -100,7 +100,7 @@ def reflected(index: int, size: int) -> int:
 
 @kernel()
 def translate(key: np.uint64, counters: Any, draw: int, share: float, x: Array, out: Array) -> None:
-    """Shift each sample of ``x[N, C, H, W]`` right and down by uniform numbers within ``share`` of its width and height.
+    """Shift each sample of ``x[N, C, H, W]`` right and down by uniform numbers within ``share`` of its size.
 
     ``out[i, j] = x(i - down, j - right)``, bilinear between cells, mirrored beyond the edges.
     """
@@ -113,7 +113,7 @@ def translate(key: np.uint64, counters: Any, draw: int, share: float, x: Array, 
         right = (2.0 * np.float64(first) * _UNIT32 - 1.0) * share * width
         down = (2.0 * np.float64(second) * _UNIT32 - 1.0) * share * height
         # the shift is the same everywhere: whole cells and a share of the next
-        rows, columns = int(math.floor(-down)), int(math.floor(-right))
+        rows, columns = math.floor(-down), math.floor(-right)
         v, u = f4(-down - rows), f4(-right - columns)
         for c in range(channels):
             plane = x[n, c]

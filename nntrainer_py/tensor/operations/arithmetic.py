@@ -1,4 +1,4 @@
-"""Arithmetic of two tensors with broadcasting, by NumPy's ufuncs on views made at bind time: one pass at memory speed."""
+"""Arithmetic of two tensors with broadcasting: NumPy's ufuncs on views made at bind time, one pass at memory speed."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _PARALLEL_ELEMENTS = 1 << 17
 
 
 class Embedding(OperationKind):
-    """``out[n, 0, k] = table[x[n, 0, 0, k]]``: indices (N, 1, 1, K), table (1, 1, rows, width), out (N, 1, K, width)."""
+    """``out[n, 0, k] = table[x[n, 0, 0, k]]``: x (N, 1, 1, K), table (1, 1, rows, width), out (N, 1, K, width)."""
 
     name = "embedding"
 
@@ -34,7 +34,7 @@ class Embedding(OperationKind):
 
 
 class EmbeddingGradient(OperationKind):
-    """The gradient of a table of ``rows`` rows: every ``g`` added to the row of its index, in the order of the indices."""
+    """The gradient of a table of ``rows`` rows: every ``g`` added to the row of its index, in order."""
 
     name = "embedding_gradient"
     accumulates = True
@@ -60,7 +60,7 @@ def _steps(shape: tuple[int, ...], axis: int) -> tuple[tuple[int, ...], int]:
 
 
 class Gather(OperationKind):
-    """``out`` is ``x`` with ``axis`` indexed by ``indices``, whose other axes are those of ``x`` or 1 (the same for all)."""
+    """``x`` with ``axis`` indexed by ``indices``, whose other axes are those of ``x`` or 1 (the same for all)."""
 
     name = "gather"
 

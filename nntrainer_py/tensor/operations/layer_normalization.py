@@ -1,4 +1,4 @@
-"""Layer normalization (Ba, Kiros and Hinton, 2016) over any axes of a sample, and rms normalization (Zhang, Sennrich, 2019).
+"""Layer normalization (Ba, Kiros, Hinton, 2016) over any axes of a sample; rms normalization (Zhang, Sennrich, 2019).
 
 Of the statistics only the mean and the inverse deviation are kept, one of each per normalised group.
 """
@@ -48,9 +48,7 @@ class _Normalization(OperationKind):
         outer, a, inner, b = sizes = folded(operation.reads["x"].shape, operation.attributes["axes"])
         shapes = dict.fromkeys(("x", "g", "out"), sizes)
         return {
-            name: array.reshape(
-                shapes[name] if name in shapes else (outer, inner) if name in ("mean", "inverse") else (a, b)
-            )
+            name: array.reshape(shapes.get(name, (outer, inner) if name in ("mean", "inverse") else (a, b)))
             for name, array in arrays.items()
         }
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
 
 _PARALLEL_ELEMENTS = 1 << 16  # window cells looked at; below it one thread is as fast
@@ -21,7 +23,7 @@ def place_dtype(kernel: tuple[int, int]) -> str:
 
 
 def pooled(shape: tuple[int, ...], attributes: Mapping[str, Any]) -> tuple[int, ...]:
-    """The output's shape. Raises ValueError for a window that does not fit, or lies in the padding with no cell inside."""
+    """The output's shape. Raises ValueError for a window that does not fit, or lies in the padding alone."""
     made = []
     top, bottom, left, right = attributes["padding"]
     for axis, before, after in ((0, top, bottom), (1, left, right)):
@@ -45,16 +47,21 @@ def _window(operation: Operation) -> tuple[int, ...]:
     return (*map(int, a["kernel"]), *map(int, a["stride"]), int(a["padding"][0]), int(a["padding"][2]))
 
 
-def _parts(operation: Operation, small: Value, run: Run) -> int:
+def _parts(operation: Operation, small: Value, threads: int) -> int:
     """Planes are split; one part where there is little to do."""
     kernel = operation.attributes["kernel"]
-    if run.threads == 1 or small.size * kernel[0] * kernel[1] < _PARALLEL_ELEMENTS:
+    if threads == 1 or small.size * kernel[0] * kernel[1] < _PARALLEL_ELEMENTS:
         return 1
-    return min(run.threads * 4, small.shape[0] * small.shape[1])
+    return min(threads * 4, small.shape[0] * small.shape[1])
+
+
+def _line(columns: int) -> int:
+    """Floats of work space for a row of ``columns``, in whole cache lines."""
+    return -(-columns // 16) * 16
 
 
 class MaxPool(OperationKind):
-    """The largest value of every window; with ``keep`` also ``places``, which of its cells it was (the first of equals)."""
+    """The largest value of every window; with ``keep`` also ``places``, the first of its cells that held it."""
 
     name = "max_pool"
 
@@ -65,16 +72,23 @@ class MaxPool(OperationKind):
             made["places"] = Spec(shape, place_dtype(attributes["kernel"]))
         return made
 
+    def scratch(self, operation: Operation, threads: int) -> int:
+        if "places" not in operation.writes:
+            return 0
+        out = operation.writes["out"]
+        return 4 * _line(out.shape[3]) * _parts(operation, out, threads)
+
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import pooling as kernels
 
         x, out, window = _planes(arrays["x"]), _planes(arrays["out"]), _window(operation)
         if "places" not in arrays:
             return kernels.max_pool_plain_part.function, (x, out, window, 0, x.shape[0])
-        places, parts = _planes(arrays["places"]), _parts(operation, operation.writes["out"], run)
+        places, parts = _planes(arrays["places"]), _parts(operation, operation.writes["out"], run.threads)
+        work = run.scratch.view(np.float32).reshape(parts, -1)
         if parts > 1:
-            return kernels.max_pool_parallel.function, (x, out, places, window, parts)
-        return kernels.max_pool_part.function, (x, out, places, window, 0, x.shape[0])
+            return kernels.max_pool_parallel.function, (x, out, places, window, work, parts)
+        return kernels.max_pool_part.function, (x, out, places, window, work, 0, 0, x.shape[0])
 
 
 class MaxPoolDerivative(OperationKind):
@@ -89,7 +103,7 @@ class MaxPoolDerivative(OperationKind):
         from nntrainer_py.tensor.kernels import pooling as kernels
 
         g, places, out = (_planes(arrays[name]) for name in ("g", "places", "out"))
-        window, parts = _window(operation), _parts(operation, operation.reads["g"], run)
+        window, parts = _window(operation), _parts(operation, operation.reads["g"], run.threads)
         if parts > 1:
             return kernels.max_pool_derivative_parallel.function, (g, places, out, window, parts)
         return kernels.max_pool_derivative_part.function, (g, places, out, window, 0, g.shape[0])
@@ -107,7 +121,7 @@ class AveragePool(OperationKind):
         from nntrainer_py.tensor.kernels import pooling as kernels
 
         x, out, window = _planes(arrays["x"]), _planes(arrays["out"]), _window(operation)
-        parts = _parts(operation, operation.writes["out"], run)
+        parts = _parts(operation, operation.writes["out"], run.threads)
         if parts > 1:
             return kernels.average_pool_parallel.function, (x, out, window, parts)
         return kernels.average_pool_part.function, (x, out, window, 0, x.shape[0])
@@ -125,7 +139,7 @@ class AveragePoolDerivative(OperationKind):
         from nntrainer_py.tensor.kernels import pooling as kernels
 
         g, out, window = _planes(arrays["g"]), _planes(arrays["out"]), _window(operation)
-        parts = _parts(operation, operation.reads["g"], run)
+        parts = _parts(operation, operation.reads["g"], run.threads)
         if parts > 1:
             return kernels.average_pool_derivative_parallel.function, (g, out, window, parts)
         return kernels.average_pool_derivative_part.function, (g, out, window, 0, g.shape[0])

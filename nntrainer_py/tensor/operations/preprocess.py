@@ -1,7 +1,7 @@
 """Scaling and random changes of input samples; none passes a derivative back.
 
-The random ones draw by counters (see tensor/rng.py): a sample's change depends on key, step and its index in the logical
-batch, so a recomputed forward pass makes the same one.
+The random ones draw by counters (see tensor/rng.py): a sample's change depends on key, step and its index in the
+logical batch, so a recomputed forward pass makes the same one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NormalizeBatch(_Same):
 
 
 class StandardizeSample(_Same):
-    """Per sample ``(x - mean) / (||x - mean|| / features)``, which is not a standard deviation; 0 for a constant sample."""
+    """Per sample ``(x - mean) / (||x - mean|| / features)``, no standard deviation; 0 for a constant sample."""
 
     name = "standardize_sample"
     in_place = (("out", "x"),)

@@ -1,4 +1,4 @@
-"""Plain functions of one tensor (power, root, trigonometry, negation, rounding) and their derivatives, by NumPy's ufuncs.
+"""Plain functions of one tensor (power, root, trigonometry, negation) and their derivatives, by NumPy's ufuncs.
 
 A derivative overwrites the operand it is computed from (``x`` or ``y``) where nobody reads that later.
 """
