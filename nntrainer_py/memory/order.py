@@ -1,0 +1,123 @@
+"""Execution orders of one list of operations: what must come before what, and orders with a lower peak.
+
+The canonical order (of emission) fixes sums: additions to one gradient keep their order, because each reads and writes
+the same value. Every order that respects `dependencies` therefore gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nntrainer_py.memory.planner import aligned
+from nntrainer_py.tensor.operations.record import Operation, Value
+
+
+def dependencies(operations: Sequence[Operation]) -> list[set[int]]:
+    """For each operation the positions that must run before it.
+
+    A reader after the writer, a second writer after the first and after all readers between them, side effects of one
+    phase in their order, and the whole forward part before the way back (the loss is tested in between).
+    """
+    before: list[set[int]] = [set() for _ in operations]
+    writer: dict[Value, int] = {}
+    readers: dict[Value, list[int]] = {}
+    forward: list[int] = []
+    for position, operation in enumerate(operations):
+        for value in operation.reads_all:
+            root = value.root
+            if root in writer:
+                before[position].add(writer[root])
+            readers.setdefault(root, []).append(position)
+        for value in operation.writes.values():
+            root = value.root
+            if root in writer:
+                before[position].add(writer[root])
+            before[position].update(reader for reader in readers.get(root, ()) if reader != position)
+            writer[root] = position
+            readers[root] = []
+        if operation.phase.backward:
+            before[position].update(forward)
+        else:
+            forward.append(position)
+    return before
+
+
+def is_valid(operations: Sequence[Operation], order: Sequence[int]) -> bool:
+    """``order`` (positions) runs every operation once, each after all it depends on."""
+    place = {position: index for index, position in enumerate(order)}
+    if len(place) != len(operations):
+        return False
+    return all(
+        place[earlier] < place[position]
+        for position, earliers in enumerate(dependencies(operations))
+        for earlier in earliers
+    )
+
+
+def schedule(
+    operations: Sequence[Operation], choose: Callable[[list[int]], int], before: list[set[int]] | None = None
+) -> list[int]:
+    """List scheduling: ``choose`` picks one of the positions that are ready (sorted), until all are placed."""
+    before = dependencies(operations) if before is None else before
+    waiting = [len(earliers) for earliers in before]
+    later: list[list[int]] = [[] for _ in operations]
+    for position, earliers in enumerate(before):
+        for earlier in earliers:
+            later[earlier].append(position)
+    ready = [position for position, count in enumerate(waiting) if count == 0]
+    order: list[int] = []
+    while ready:
+        position = choose(ready)
+        ready.remove(position)
+        order.append(position)
+        freed = []
+        for following in later[position]:
+            waiting[following] -= 1
+            if waiting[following] == 0:
+                freed.append(following)
+        if freed:
+            ready = sorted([*ready, *freed])
+    return order
+
+
+def frugal(operations: Sequence[Operation], window: int = 12) -> list[int]:
+    """Greedy by memory: of the ready operations near the front, the one that leaves the least memory taken.
+
+    ``window`` bounds how far an operation may be drawn ahead of the earliest one that waits.
+    """
+    uses: dict[Value, int] = {}
+    for operation in operations:
+        for root in {value.root for value in (*operation.reads_all, *operation.writes.values())}:
+            uses[root] = uses.get(root, 0) + 1
+    left = dict(uses)
+    taken: set[Value] = set()
+
+    def change(position: int) -> int:
+        operation = operations[position]
+        grown = sum(
+            aligned(root.nbytes)
+            for root in {value.root for value in operation.writes.values()}
+            if not root.persistent and root not in taken
+        )
+        shrunk = sum(
+            aligned(root.nbytes)
+            for root in {value.root for value in (*operation.reads_all, *operation.writes.values())}
+            if not root.persistent and left[root] == 1
+        )
+        return grown - shrunk
+
+    def choose(ready: list[int]) -> int:
+        near = [position for position in ready if position <= ready[0] + window]
+        best = min(near, key=lambda position: (change(position), position))
+        operation = operations[best]
+        taken.update(value.root for value in operation.writes.values())
+        for root in {value.root for value in (*operation.reads_all, *operation.writes.values())}:
+            left[root] -= 1
+        return best
+
+    return schedule(operations, choose)
+
+
+def apply(operations: Sequence[Operation], order: Sequence[int]) -> list[Operation]:
+    """The operations in that order."""
+    return [operations[position] for position in order]
