@@ -19,7 +19,7 @@ from nntrainer_py.errors import NNTrainerError, UsageError
 def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
     """Run a plugin file once and return its module.
 
-    Raises UsageError for a file that is missing or is not Python, and for an exception while it runs, naming the line of
+    Raises UsageError for a file that is missing or is not Python, and for an exception while it runs, with the line of
     the plugin that raised it.
     """
     file = Path(path).resolve()

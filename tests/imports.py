@@ -11,7 +11,7 @@ PACKAGE = "nntrainer_py"
 
 # From the ground up. A room may import what stands on a lower floor, and from its own floor without going in a circle.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "properties", "registry", "version"),
+    ("errors", "plugins", "properties", "registry", "version"),
     ("tensor",),
     ("memory",),
     ("layers",),
@@ -19,7 +19,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("graph",),
     ("data", "formats"),
     ("training",),
-    ("model", "personalization", "compression"),
+    ("model", "estimators", "personalization", "compression"),
     # The package's own face lists the public names of all rooms; only the command line may look at it.
     ("__init__",),
     ("cli", "__main__"),
