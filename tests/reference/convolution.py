@@ -9,7 +9,12 @@ def _cells(attributes, kernel, out_size):
     (sh, sw), (dh, dw) = attributes["stride"], attributes["dilation"]
     for i in range(kernel[0]):
         for j in range(kernel[1]):
-            yield (i, j, slice(i * dh, i * dh + (out_size[0] - 1) * sh + 1, sh), slice(j * dw, j * dw + (out_size[1] - 1) * sw + 1, sw))
+            yield (
+                i,
+                j,
+                slice(i * dh, i * dh + (out_size[0] - 1) * sh + 1, sh),
+                slice(j * dw, j * dw + (out_size[1] - 1) * sw + 1, sw),
+            )
 
 
 def _padded(x, attributes):

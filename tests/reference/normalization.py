@@ -27,14 +27,17 @@ def running_update(reads, attributes, state):
 
 def batch_normalize(reads, attributes, state):
     x, mean, variance, gamma, beta = (
-        reads[n] if n == "x" else _shaped(reads[n], attributes["axis"]) for n in ("x", "mean", "variance", "gamma", "beta")
+        reads[n] if n == "x" else _shaped(reads[n], attributes["axis"])
+        for n in ("x", "mean", "variance", "gamma", "beta")
     )
     return {"out": gamma * (x - mean) / np.sqrt(variance + attributes["epsilon"]) + beta}
 
 
 def _normal(reads, attributes):
     axis = attributes["axis"]
-    return (reads["x"] - _shaped(reads["mean"], axis)) / np.sqrt(_shaped(reads["variance"], axis) + attributes["epsilon"])
+    return (reads["x"] - _shaped(reads["mean"], axis)) / np.sqrt(
+        _shaped(reads["variance"], axis) + attributes["epsilon"]
+    )
 
 
 def batch_normalize_sums(reads, attributes, state):
