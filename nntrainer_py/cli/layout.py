@@ -1,0 +1,261 @@
+"""What a model is before it runs: the table of its layers and the memory that it will take, as plain values.
+
+``nntrainer-train --check`` prints it, a run keeps it (``layout.json``), ``nntrainer-inspect`` and ``nntrainer-report`` show
+it with the picture of the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nntrainer_py.cli.quantities import amount, shape, table
+
+if TYPE_CHECKING:
+    from nntrainer_py.graph.lower import Lowered
+    from nntrainer_py.memory.plan import MemoryPlan
+    from nntrainer_py.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRow:
+    """One layer: shapes are (channel, height, width), one for each output; ``memory`` is where its output lies.
+
+    ``memory`` is ``in place`` when the output takes the place of an input, ``view`` when it is the same numbers in
+    another shape, ``own`` otherwise. ``trainable`` are those of the ``parameters`` that learn.
+    """
+
+    name: str
+    type: str
+    outputs: tuple[tuple[int, ...], ...]
+    parameters: int
+    trainable: int
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Planned memory in bytes. ``arena`` holds what lives within a step; validation shares it.
+
+    ``lower_bound`` is the most that is alive at one moment; ``without_reuse`` what the arena would take if nothing
+    were used twice.
+    """
+
+    weights: int
+    state: int
+    optimizer: int
+    gradients: int
+    arena: int
+    lower_bound: int
+    without_reuse: int
+    data: int
+
+    @property
+    def persistent(self) -> int:
+        """What lives from step to step."""
+        return self.weights + self.state + self.optimizer + self.gradients
+
+    @property
+    def total(self) -> int:
+        """Everything together."""
+        return self.persistent + self.arena + self.data
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The arena: boxes are (name, bytes, first operation, last operation, address)."""
+
+    operations: int
+    phases: tuple[tuple[str, int], ...]
+    boxes: tuple[tuple[str, int, int, int, int], ...]
+    arena: int
+    lower_bound: int
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """See the module's text."""
+
+    model: str
+    mode: str
+    batch_size: int
+    threads: int
+    layers: tuple[LayerRow, ...]
+    memory: Memory
+    picture: Picture
+    optimizer: str = ""
+    losses: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in the weights, each counted once."""
+        return sum(row.parameters for row in self.layers)
+
+    @property
+    def trainable(self) -> int:
+        """Those that learn."""
+        return sum(row.trainable for row in self.layers)
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of_record(cls, record: dict[str, Any]) -> Layout:
+        """What `as_record` gave."""
+        values = dict(record)
+        values["layers"] = tuple(
+            LayerRow(**{**row, "outputs": tuple(map(tuple, row["outputs"]))}) for row in record["layers"]
+        )
+        values["memory"] = Memory(**record["memory"])
+        picture = record["picture"]
+        values["picture"] = Picture(
+            **{**picture, "phases": tuple(map(tuple, picture["phases"])), "boxes": tuple(map(tuple, picture["boxes"]))}
+        )
+        return cls(**{**values, "losses": tuple(record["losses"]), "notes": tuple(record["notes"])})
+
+
+def layout_of(model: Model, name: str, data: int | None = None) -> Layout:
+    """The layout of a model at its batch size; nothing is allocated.
+
+    ``data`` are the bytes of the data buffers; None: those of one training section as the description has it.
+    """
+    compiled, batch = model.compiled, model.batch_size
+    mode = "train" if model.trainable else "predict"
+    lowered = model.lowered()
+    plan = compiled.plan("train" if model.trainable else "predict", batch)
+    arena = plan.arena
+    if model.trainable and {"valid", "test"} & set(model.spec.datasets):
+        arena = max(arena, compiled.plan("evaluate", batch).arena)
+    counted = _persistent(lowered)
+    memory = Memory(
+        **counted,
+        arena=arena,
+        lower_bound=plan.placement.lower_bound,
+        without_reuse=plan.without_reuse(),
+        data=_data_bytes(model, lowered) if data is None else data,
+    )
+    optimizer = model.spec.optimizer
+    return Layout(
+        name, mode, batch, compiled.options.threads, _rows(model, lowered, plan), memory, picture_of(lowered, plan),
+        optimizer.keyword if optimizer is not None else "",
+        tuple(node.layer.keyword for node in compiled.graph("train").nodes if node.layer.is_loss),
+        _notes(model),
+    )  # fmt: skip
+
+
+def _notes(model: Model) -> tuple[str, ...]:
+    if model.trainable:
+        return ()
+    missing = [
+        word
+        for word, there in (("loss", model.spec.has_loss), ("optimizer", model.spec.optimizer is not None))
+        if not there
+    ]
+    return (f"the model has no {' and no '.join(missing)}: planned for inference",)
+
+
+def _rows(model: Model, lowered: Lowered, plan: MemoryPlan) -> tuple[LayerRow, ...]:
+    graph = model.compiled.graph("train" if model.trainable else "predict")
+    counted: set[str] = set()
+    rows = []
+    for row, node in zip(lowered.table, graph.nodes, strict=True):
+        fresh = [weight for weight in row.weights if weight.key not in counted]
+        counted.update(weight.key for weight in fresh)
+        outputs = tuple((dim.channel, dim.height, dim.width) for dim in row.outputs)
+        parameters = sum(weight.dim.size for weight in fresh)
+        learns = sum(weight.dim.size for weight in fresh if weight.trainable) if row.trainable else 0
+        sources = [lowered.node_outputs.get(graph.nodes[k].name, [])[i:] for k, i in node.inputs]
+        inputs = [values[0] for values in sources if values]
+        rows.append(
+            LayerRow(row.name, row.keyword, outputs, parameters, learns, _where(lowered, plan, node.name, inputs))
+        )
+    return tuple(rows)
+
+
+def _where(lowered: Lowered, plan: MemoryPlan, name: str, inputs: list[Any]) -> str:
+    roots = {value.root for value in inputs}
+    buffers = {id(plan.where[root]) for root in roots if root in plan.where}
+    outputs = [value.root for value in lowered.node_outputs.get(name, [])]
+    if any(root in roots for root in outputs):
+        return "view"
+    if any(root in plan.where and id(plan.where[root]) in buffers for root in outputs):
+        return "in place"
+    return "own"
+
+
+def _persistent(lowered: Lowered) -> dict[str, int]:
+    from nntrainer_py.memory.planner import aligned
+    from nntrainer_py.tensor.operations.record import Role
+    from nntrainer_py.training.engine import persistent
+
+    names = {Role.WEIGHT: "weights", Role.STATE: "state", Role.OPTIMIZER: "optimizer", Role.GRADIENT: "gradients"}
+    found = dict.fromkeys(names.values(), 0)
+    for value in dict.fromkeys(persistent(lowered)):
+        found[names[value.role]] += aligned(value.nbytes)
+    return found
+
+
+def _data_bytes(model: Model, lowered: Lowered) -> int:
+    """The buffers of the data that the description names, or of training data with one batch ready."""
+    from nntrainer_py.data.loader import ring_bytes
+
+    inputs = [value.shape[1:] for value in lowered.inputs]
+    labels = [value.shape[1:] for value in lowered.labels]
+    sizes = [section.settings.buffer_size for section in model.spec.datasets.values()]
+    return sum(ring_bytes(inputs, labels, model.batch_size, size) for size in sizes or [1])
+
+
+def picture_of(lowered: Lowered, plan: MemoryPlan) -> Picture:
+    """The boxes of a plan."""
+    placement = plan.placement
+    phases = [("forward", 0)]
+    backward = next((i for i, op in enumerate(plan.operations) if op.phase.backward), None)
+    if backward is not None:
+        phases.append(("backward", backward))
+    boxes = tuple(
+        (request.name, request.size, request.first, request.last, offset)
+        for request, offset in zip(plan.requests, placement.offsets, strict=True)
+    )
+    return Picture(len(plan.operations), tuple(phases), boxes, placement.arena, placement.lower_bound, placement.method)
+
+
+def layer_table(layout: Layout) -> str:
+    """The layers as lines of text."""
+    rows = [
+        [
+            row.name,
+            row.type,
+            ", ".join(map(shape, row.outputs)) or "-",
+            f"{row.parameters:,}" if row.parameters else "-",
+            {"own": "no", "in place": "yes", "view": "view"}[row.memory],
+        ]
+        for row in layout.layers
+    ]
+    return table(["layer", "type", "output", "parameters", "in place"], rows, right=(3,))
+
+
+def memory_lines(layout: Layout) -> str:
+    """Parameters and planned memory as lines of text."""
+    memory = layout.memory
+    ratio = layout.picture.arena / memory.lower_bound if memory.lower_bound else 1.0
+    lines = [("parameters", f"{layout.parameters:,} ({layout.trainable:,} trainable)")]
+    lines.append(("planned for", f"{'training' if layout.mode == 'train' else 'inference'}, batch {layout.batch_size}"))
+    lines.append(("weights", amount(memory.weights + memory.state)))
+    if layout.mode == "train":
+        lines.append(("optimizer state", f"{amount(memory.optimizer)} ({layout.optimizer})"))
+    if memory.gradients:
+        lines.append(("kept gradients", amount(memory.gradients)))
+    lines.append(
+        (
+            "arena of a step",
+            f"{amount(memory.arena)} (lower bound {amount(memory.lower_bound)}, ratio {ratio:.3f}; "
+            f"{amount(memory.without_reuse)} without reuse)",
+        )
+    )
+    lines.append(("data buffers", amount(memory.data)))
+    lines.append(("total", amount(memory.total)))
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in lines)

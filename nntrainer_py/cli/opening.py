@@ -1,0 +1,115 @@
+"""From the words of a command line to a model and its data; everything that is wrong is found and told together."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nntrainer_py.cli.command import SeveralErrors, load_plugins, notify, overrides_of
+from nntrainer_py.errors import DescriptionError, NNTrainerError, Origin, UsageError
+
+if TYPE_CHECKING:
+    from nntrainer_py.data.dataset import Dataset
+    from nntrainer_py.graph.spec import ModelSpec, SectionSpec
+    from nntrainer_py.model import Model
+
+USES = ("train", "valid", "test")
+
+
+def open_model(arguments: argparse.Namespace, *, uses: tuple[str, ...] = ()) -> Model:
+    """The model of the command line, compiled for nothing yet; its notices are shown.
+
+    Where the description is faulty, data files of ``uses`` that are missing are told in the same breath.
+    """
+    load_plugins(arguments.plugins)
+    from nntrainer_py.model import Model
+
+    try:
+        model = Model.from_ini(arguments.model, overrides_of(arguments))
+    except DescriptionError as error:
+        raise _with_data_faults(error, arguments, uses) from None
+    if not getattr(arguments, "quiet", False):
+        notify(model.spec.notices)
+    return model
+
+
+def open_data(spec: ModelSpec, given: dict[str, str | None], errors: list[NNTrainerError]) -> dict[str, Dataset]:
+    """The data by use: files of the command line take the place of sections. What is wrong is added to ``errors``."""
+    found: dict[str, Dataset] = {}
+    for use in USES:
+        path, section = given.get(use), spec.datasets.get(use)
+        try:
+            if path is not None:
+                found[use] = _open_path(path, section, use)
+            elif section is not None:
+                found[use] = section.settings.open(section.paths, role=use, origin=_place(section))
+        except NNTrainerError as error:
+            errors.append(error)
+    return found
+
+
+def require_trainable(model: Model, errors: list[NNTrainerError]) -> None:
+    """What training needs beside data."""
+    where = Origin(model.spec.path)
+    if not model.spec.has_loss:
+        errors.append(UsageError("training needs a loss: add loss to [Model], or a loss layer", origin=where))
+    if model.spec.optimizer is None:
+        errors.append(UsageError("training needs an optimizer: add an [Optimizer] section", origin=where))
+
+
+def require_training_data(model: Model, given: dict[str, str | None], errors: list[NNTrainerError]) -> None:
+    """A section or a file of the command line."""
+    if given.get("train") is None and "train" not in model.spec.datasets:
+        message = "there is no training data: add a [train_set] section, or give --train FILE"
+        errors.append(UsageError(message, origin=Origin(model.spec.path)))
+
+
+def _open_path(path: str, section: SectionSpec | None, use: str) -> Dataset:
+    """A file of the command line; where the section is of the same kind its settings hold (header, labels ...)."""
+    from nntrainer_py.data.sources import kind_of_path, open_dataset
+
+    origin = Origin(f"--{use}")
+    if section is not None and section.settings.keyword == kind_of_path(path):
+        opened: Dataset = section.settings.open({"path": path}, role=use, origin=origin)
+        opened.key = ""
+        return opened
+    return open_dataset(path, role=use, origin=origin)
+
+
+def _place(section: SectionSpec) -> Origin | None:
+    return next((where for key, _, where in section.entries if key == "path"), section.origin)
+
+
+def _with_data_faults(error: DescriptionError, arguments: argparse.Namespace, uses: tuple[str, ...]) -> NNTrainerError:
+    """The error, and what is wrong with the data that the faulty file names."""
+    if not uses:
+        return error
+    errors: list[NNTrainerError] = [error]
+    given = {use: getattr(arguments, use, None) for use in uses}
+    sections: dict[str, SectionSpec] = {}
+    with contextlib.suppress(NNTrainerError, OSError):
+        sections = _sections_alone(Path(arguments.model))
+    for use in uses:
+        try:
+            path, section = given[use], sections.get(f"{use}_set")
+            if path is not None:
+                _open_path(path, None, use).close()
+            elif section is not None:
+                section.settings.open(section.paths, role=use, origin=_place(section)).close()
+        except NNTrainerError as fault:
+            errors.append(fault)
+    return error if len(errors) == 1 else SeveralErrors(errors)
+
+
+def _sections_alone(path: Path) -> dict[str, Any]:
+    from nntrainer_py.errors import Faults
+    from nntrainer_py.graph.ini import read
+    from nntrainer_py.graph.paths import folder_of
+    from nntrainer_py.graph.sections import Specials
+
+    silent = Faults()
+    specials = Specials(read(path, silent), folder_of(path), silent)
+    specials.read()
+    return specials.sections

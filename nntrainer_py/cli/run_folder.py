@@ -1,0 +1,171 @@
+"""The folder of a run: which it is, whether it may be used, and that nobody else is using it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Self
+
+from nntrainer_py.cli.quantities import amount
+from nntrainer_py.errors import UsageError, printable
+
+#: files of a run
+WEIGHTS, BEST, CHECKPOINT = "model.bin", "best.bin", "checkpoint.safetensors"
+HISTORY, HISTORY_LINES, RESULT, LOG = "history.csv", "history.jsonl", "result.json", "run.log"
+LAYOUT, EVALUATION, CURVES, CONFUSION, DESCRIPTION, INPUTS = (
+    "layout.json", "evaluation.json", "curves.png", "confusion.png", "model.ini", "inputs.json",
+)  # fmt: skip
+_LOCK = ".lock"
+_OWN = (
+    WEIGHTS, BEST, CHECKPOINT, HISTORY, HISTORY_LINES, RESULT, LOG, LAYOUT, EVALUATION, CURVES, CONFUSION, DESCRIPTION,
+    INPUTS, "report.html",
+)  # fmt: skip
+
+
+class RunFolder:
+    """One run's folder. `plan` looks, `open` makes and locks it; nothing is touched before `open`."""
+
+    def __init__(self, path: Path, *, resume: bool = False, fresh: bool = True, numbered: bool = False) -> None:
+        self.path = path
+        self.resume = resume
+        self._fresh = fresh
+        self._numbered = numbered
+        self._lock = -1
+
+    @classmethod
+    def plan(cls, ini: Path, out: str | None, *, overwrite: bool, resume: bool) -> Self:
+        """The folder that a run of ``ini`` will use; UsageError when it may not be used.
+
+        ``out`` is what the user asked for: it must not exist, unless a run is resumed in it or its files may be
+        replaced. Otherwise it is ``runs/<name>-<number>`` beside the INI file: the next free number, or, to resume,
+        the last one that has a checkpoint.
+        """
+        if out is None and resume:
+            return cls(_last_run(ini), resume=True, fresh=False)
+        if out is None:
+            runs = ini.parent / "runs"
+            folder = cls(runs / f"{ini.stem}-{_next_number(runs, ini.stem)}", numbered=True)
+            folder._require_place(hint="; choose another place with --out DIR")
+            return folder
+        path = Path(out)
+        exists = os.path.lexists(path)
+        if exists and not path.is_dir():
+            raise UsageError(f"{printable(out)} exists and is no folder", key="--out")
+        if resume and not (path / CHECKPOINT).is_file():
+            raise UsageError(f"{printable(out)} has no {CHECKPOINT} to resume from", key="--out")
+        if exists and not (resume or overwrite):
+            raise UsageError(
+                f"{printable(out)} exists; --resume goes on with the run in it, --overwrite replaces it", key="--out"
+            )
+        folder = cls(path, resume=resume, fresh=not exists)
+        folder._require_place()
+        return folder
+
+    def require_space(self, size: int) -> None:
+        """UsageError when the disk has less than ``size`` bytes left."""
+        parent = _existing(self.path)
+        with contextlib.suppress(OSError):
+            free = shutil.disk_usage(parent).free
+            if free < size:
+                raise UsageError(
+                    f"the run needs about {amount(size)} on the disk of {printable(str(parent))}, "
+                    f"{amount(free)} are free"
+                )
+
+    def open(self) -> Self:
+        """Make the folder where there is none, take its lock, remove the files of the run that it replaces."""
+        try:
+            if self._numbered:
+                self._make_numbered()
+            else:
+                self.path.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            if not self.resume and not self._fresh:
+                for name in _OWN:
+                    (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"{printable(str(self.path))}: {error.strerror or error}") from None
+        return self
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def _make_numbered(self) -> None:
+        """Another run may have taken the number since `plan`."""
+        stem, _, number = self.path.name.rpartition("-")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for candidate in range(int(number), int(number) + 10_000):
+            self.path = self.path.with_name(f"{stem}-{candidate}")
+            try:
+                self.path.mkdir()
+            except FileExistsError:
+                continue
+            return
+        raise UsageError(f"{printable(str(self.path.parent))} has no free number for a run")
+
+    def _take_lock(self) -> None:
+        handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            import fcntl
+        except ImportError:  # not on this system; the lock file alone says nothing
+            os.close(handle)
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise UsageError(f"{printable(str(self.path))}: another process is running in this folder") from None
+        except OSError:  # a file system without locks
+            os.close(handle)
+            return
+        self._lock = handle
+
+    def _require_place(self, hint: str = "") -> None:
+        parent = _existing(self.path)
+        if not parent.is_dir():
+            raise UsageError(f"{printable(str(self.path))} cannot be made: {printable(str(parent))} is no folder{hint}")
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise UsageError(
+                f"{printable(str(self.path))} cannot be made: {printable(str(parent))} is not writable{hint}"
+            )
+
+
+def _existing(path: Path) -> Path:
+    """The nearest part of a path that exists."""
+    current = Path(os.path.abspath(path))
+    while not os.path.lexists(current) and current != current.parent:
+        current = current.parent
+    return current
+
+
+def _numbers(runs: Path, stem: str) -> list[int]:
+    pattern = re.compile(rf"{re.escape(stem)}-([0-9]{{1,9}})")
+    try:
+        names = os.listdir(runs)
+    except OSError:
+        return []
+    return sorted(int(match[1]) for name in names if (match := pattern.fullmatch(name)))
+
+
+def _next_number(runs: Path, stem: str) -> int:
+    return max(_numbers(runs, stem), default=0) + 1
+
+
+def _last_run(ini: Path) -> Path:
+    runs = ini.parent / "runs"
+    for number in reversed(_numbers(runs, ini.stem)):
+        path = runs / f"{ini.stem}-{number}"
+        if (path / CHECKPOINT).is_file():
+            return path
+    raise UsageError(
+        f"there is no run of {printable(ini.name)} with a {CHECKPOINT} in {printable(str(runs))}", key="--resume"
+    )

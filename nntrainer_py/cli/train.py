@@ -1,0 +1,245 @@
+"""``nntrainer-train``: train the model of an INI file and leave a run folder."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nntrainer_py.cli.command import (
+    Parser,
+    SeveralErrors,
+    add_model_arguments,
+    add_output_arguments,
+    notify,
+    number,
+    run,
+)
+from nntrainer_py.cli.opening import USES, open_data, open_model, require_trainable, require_training_data
+from nntrainer_py.errors import InterruptedRun, NNTrainerError, UsageError, printable
+
+if TYPE_CHECKING:
+    from nntrainer_py.cli.run_folder import RunFolder
+    from nntrainer_py.data.dataset import Dataset
+    from nntrainer_py.model import Model
+    from nntrainer_py.training.settings import TrainSettings
+
+
+def parser(prog: str = "nntrainer-train") -> Parser:
+    """The options of the command."""
+    made = Parser(
+        prog,
+        "Train the model of an INI file. Leaves a run folder (runs/<name>-<number> beside the file) with weights, "
+        "history.csv, result.json, curves.png and a checkpoint.",
+        f"{prog} examples/digits/model.ini --epochs 5 --out my-run",
+    )
+    add_model_arguments(made)
+    made.add_argument("--check", action="store_true", help="do everything but train; needs no data")
+    data = made.add_argument_group("data (instead of the sections of the file)")
+    for use, what in (("train", "to train on"), ("valid", "to validate on after each epoch"), ("test", "for the end")):
+        data.add_argument(f"--{use}", metavar="FILE", help=f"data {what}: raw .dat, csv, npz, npy, idx, image folder")
+    length = made.add_argument_group("length of the run")
+    length.add_argument("--epochs", type=number(1, 2**31 - 1), metavar="N", help="epochs in total")
+    length.add_argument(
+        "--patience", type=number(1, 2**31 - 1), metavar="N", help="stop after N epochs without a better one"
+    )
+    length.add_argument("--monitor", metavar="FIGURE", help="which figure says what is better, such as valid_loss")
+    length.add_argument("--restore-best", action="store_true", help="end with the weights of the best epoch")
+    folder = made.add_argument_group("run folder")
+    folder.add_argument("--out", metavar="DIR", help="use this folder; it must not exist yet")
+    folder.add_argument("--overwrite", action="store_true", help="replace the run in an --out that exists")
+    folder.add_argument("--resume", action="store_true", help="go on with the run in --out, or with the last one")
+    folder.add_argument(
+        "--checkpoint-steps", type=number(1, 2**31 - 1), metavar="N", help="a checkpoint every N updates too"
+    )
+    folder.add_argument(
+        "--checkpoint-seconds", type=number(1, 2**31 - 1), metavar="N", help="a checkpoint every N seconds too"
+    )
+    add_output_arguments(made)
+    return made
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "nntrainer-train") -> int:
+    """Run the command; returns its exit code."""
+    return run(parser(prog), train, argv)
+
+
+def train(arguments: argparse.Namespace) -> int:
+    """The command itself."""
+    if arguments.resume and arguments.overwrite:
+        raise UsageError("--resume and --overwrite exclude each other")
+    if arguments.check:
+        return _check(arguments)
+    prepared = Preparation(arguments)
+    from nntrainer_py.cli.results import Recorder
+    from nntrainer_py.training import loop
+
+    folder = prepared.folder.open()
+    loaders = prepared.loaders
+    recorder = Recorder(prepared.model, folder, arguments, loaders)
+    try:
+        recorder.begin(prepared.settings)
+        try:
+            loop.train(
+                prepared.model, loaders.train, loaders.valid, loaders.test,
+                settings=prepared.settings, callbacks=recorder.callbacks,
+            )  # fmt: skip
+        except InterruptedRun as interruption:
+            recorder.finish(interruption)
+            raise _how_to_go_on(interruption, arguments, folder) from None
+        except NNTrainerError as error:
+            recorder.finish(error)
+            raise
+        recorder.finish(None)
+    finally:
+        loaders.close()
+        folder.close()
+    return 0
+
+
+class Preparation:
+    """Everything that a run needs, looked at before anything is written or computed.
+
+    Attributes: ``model``, ``folder`` (not opened), ``loaders`` and ``settings`` of the run.
+    Raises one error that tells everything that is wrong.
+    """
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        from nntrainer_py.cli.run_folder import RunFolder
+
+        errors: list[NNTrainerError] = []
+        folder: RunFolder | None = None
+        try:
+            folder = RunFolder.plan(
+                Path(arguments.model), arguments.out, overwrite=arguments.overwrite, resume=arguments.resume
+            )
+        except UsageError as error:
+            errors.append(error)
+        try:
+            self.model = open_model(arguments, uses=USES)
+        except NNTrainerError as error:
+            raise SeveralErrors([error, *errors]) if errors else error  # noqa: B904  # the same error, not a new one
+        given = {use: getattr(arguments, use) for use in USES}
+        require_trainable(self.model, errors)
+        require_training_data(self.model, given, errors)
+        data = open_data(self.model.spec, given, errors)
+        _require_writable(self.model, errors)
+        settings = _settings(arguments, self.model, folder, errors)
+        SeveralErrors.raise_if_any(errors)
+        assert folder is not None
+        assert settings is not None
+        self.folder, self.settings = folder, settings
+        self.loaders = _bind(self.model, data)
+        if not arguments.quiet:
+            notify(self.loaders.notices)
+        self.folder.require_space(_bytes_written(self.model))
+        for path in (settings.save_path, settings.save_best_path):
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from nntrainer_py.cli.check import check
+
+    model = open_model(arguments)
+    given = {use: getattr(arguments, use) for use in USES if getattr(arguments, use) is not None}
+    buffers = None
+    if given and model.trainable:
+        errors: list[NNTrainerError] = []
+        data = open_data(model.spec, given, errors)
+        SeveralErrors.raise_if_any(errors)
+        if "train" in data:
+            loaders = _bind(model, data)
+            buffers = sum(
+                loader.buffer_bytes for loader in (loaders.train, loaders.valid, loaders.test) if loader is not None
+            )
+            loaders.close()
+    return check(model, Path(arguments.model).name, as_json=arguments.json, quiet=arguments.quiet, data=buffers)
+
+
+def _bind(model: Model, data: dict[str, Dataset]) -> Any:
+    """Loaders of the data; each that does not fit the model is told."""
+    from nntrainer_py.training.feeding import open_loaders
+
+    errors: list[NNTrainerError] = []
+    first = data.get("train")
+    for dataset in data.values():
+        try:
+            model.bind(dataset, class_names=None if dataset is first or first is None else first.class_names)
+        except NNTrainerError as error:
+            errors.append(error)
+    SeveralErrors.raise_if_any(errors)
+    return open_loaders(model, data.get("train"), data.get("valid"), data.get("test"))
+
+
+def _settings(
+    arguments: argparse.Namespace, model: Model, folder: RunFolder | None, errors: list[NNTrainerError]
+) -> TrainSettings | None:
+    from nntrainer_py.cli.run_folder import CHECKPOINT
+
+    if folder is None:
+        return None
+    changes: dict[str, Any] = {
+        "patience": arguments.patience,
+        "monitor": arguments.monitor,
+        "restore_best": True if arguments.restore_best else None,
+        "checkpoint": folder / CHECKPOINT,
+        "checkpoint_steps": arguments.checkpoint_steps,
+        "checkpoint_seconds": arguments.checkpoint_seconds,
+        "resume": arguments.resume,
+    }
+    try:
+        return model.settings(changes=changes)
+    except UsageError as error:
+        errors.append(error)
+        return None
+
+
+def _require_writable(model: Model, errors: list[NNTrainerError]) -> None:
+    """The weight files that the description asks for can be written."""
+    import os
+
+    for key in ("save_path", "save_best_path"):
+        text = getattr(model.spec.model, key)
+        if text is None:
+            continue
+        path = model.spec.folder / text
+        parent = path.parent
+        while not os.path.lexists(parent) and parent != parent.parent:
+            parent = parent.parent
+        problem = ""
+        if path.is_dir():
+            problem = "is a folder, a file was expected"
+        elif not parent.is_dir():
+            problem = f"cannot be written, {printable(str(parent))} is no folder"
+        elif not os.access(parent, os.W_OK | os.X_OK):
+            problem = f"cannot be written, {printable(str(parent))} is not writable"
+        if problem:
+            errors.append(UsageError(f"{printable(str(path))}: {problem}", origin=model.spec.at(key), key=key))
+
+
+def _bytes_written(model: Model) -> int:
+    """What a run may leave on the disk: weights and best weights, and two checkpoints while one replaces the other."""
+    lowered = model.lowered()
+    weights = sum(weight.dim.size * 4 for weight in lowered.weights)
+    state = sum(value.nbytes for value in lowered.optimizer_state)
+    return 2 * (weights + state) + 2 * (2 * weights + state) + (1 << 20)
+
+
+def _how_to_go_on(interruption: InterruptedRun, arguments: argparse.Namespace, folder: RunFolder) -> InterruptedRun:
+    from nntrainer_py.cli.run_folder import CHECKPOINT
+
+    if not (folder / CHECKPOINT).is_file():
+        return interruption
+    return InterruptedRun(
+        f"{interruption.message}; go on with: nntrainer-train {_quoted(arguments.model)} "
+        f"--out {_quoted(str(folder.path))} --resume",
+        signal=interruption.signal,
+    )
+
+
+def _quoted(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)
