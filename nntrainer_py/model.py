@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,13 +18,15 @@ from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.errors import NumericalError, UsageError, did_you_mean
 from nntrainer_py.formats import bin as bin_format
-from nntrainer_py.graph.description import load_ini
+from nntrainer_py.formats.safetensors import SafetensorsFile
+from nntrainer_py.graph.description import load_ini, load_text
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.operations.record import StepState
+from nntrainer_py.training import checkpoint
 from nntrainer_py.training.callbacks import Callback, TrainingResult
 from nntrainer_py.training.compiled import Compiled, Mode, Options
 from nntrainer_py.training.progress import progress_callbacks
@@ -58,6 +61,24 @@ class Model:
     def from_ini(cls, path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
         """The model of an INI file; ``overrides`` are ``section.key=value``. DescriptionError with all faults."""
         return cls(load_ini(path, overrides=tuple(overrides)))
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+        """The model that a ``.safetensors`` file of `save`, or a checkpoint, describes, with its weights.
+
+        Of the description only the network is taken: no data section and no path to write to.
+        WeightFileError for a file without a description.
+        """
+        with SafetensorsFile(path) as file:
+            text = file.metadata.get("ini")
+            if text is None:
+                raise file.error("there is no description of the model in it; build the model and load the weights")
+        spec = load_text(text, folder=Path(path).resolve().parent, name=str(path))
+        settings = copy(spec.model)
+        settings.save_path = settings.save_best_path = None
+        model = cls(replace(spec, model=settings, sections={}))
+        model.load(path)
+        return model
 
     @classmethod
     def build(
@@ -247,7 +268,15 @@ class Model:
         return evaluate_batches(self.compiled, BatchLoader(dataset, batch_size or self._batch, buffer_size=0))
 
     def save(self, path: str | os.PathLike[str], *, training_state: bool = False) -> None:
-        """Write the weights as NNTrainer's ``.bin``; with ``training_state`` Adam's moments (if any) and the counters."""
+        """Write the weights: NNTrainer's ``.bin``, or for a name in ``.safetensors`` that layout.
+
+        With ``training_state`` a ``.bin`` also has Adam's moments, if any, and the counters (to resume with any
+        optimizer, train with a ``checkpoint``). A ``.safetensors`` file also carries the description of the model, the
+        names of the classes and the normalization, see `from_file`. WeightFileError when it cannot be written.
+        """
+        if Path(path).suffix == ".safetensors":
+            checkpoint.save_model(Path(path), self)
+            return
         lowered = self.lowered()
         weights = self.compiled.weights(lowered)
         optimizer = self.spec.optimizer
@@ -267,7 +296,13 @@ class Model:
         )
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Read weights (and Adam's moments and counters where the file has them and the model uses them)."""
+        """Read weights (of a ``.bin`` also Adam's moments and counters, where it has them and the model uses them).
+
+        A ``.safetensors`` file may also be a checkpoint. WeightFileError when the file is not of this model.
+        """
+        if Path(path).suffix == ".safetensors":
+            checkpoint.load_weights(Path(path), self)
+            return
         lowered = self.lowered()
         weights = self.compiled.weights(lowered)
         trained = [weight.key for weight in lowered.weights if weight.trainable]
@@ -287,7 +322,7 @@ class Model:
 
     def _batch_arrays(self, x: Arrays, y: Arrays) -> tuple[list[NDArray[Any]], list[NDArray[Any]], int]:
         """Float32 arrays of one batch, class indices expanded, labels checked."""
-        dataset = ArrayDataset(_as_list(x), _as_list(y))  # type: ignore[arg-type]
+        dataset = ArrayDataset(_as_list(x), _as_list(y))
         self.bind(dataset)
         count = len(dataset)
         lowered = self.lowered("train", count)

@@ -1,8 +1,8 @@
 """The safetensors layout: a length, a JSON header, the raw tensors. Written whole or not at all, read with suspicion.
 
-Layout, little endian: an unsigned 64-bit length N; N bytes of JSON, an object that maps each tensor's name to
-``dtype``, ``shape`` and ``data_offsets`` (begin and end in the bytes after the header) and ``__metadata__`` to an object of texts;
-then the tensors, which must fill the rest of the file without a gap or an overlap. Source:
+Layout, little endian: an unsigned 64-bit length N; N bytes of JSON, an object that maps the name of each tensor to its
+``dtype``, ``shape`` and ``data_offsets`` (begin and end in the bytes after the header) and ``__metadata__`` to texts by
+name; then the tensors, which must fill the rest of the file without a gap or an overlap. Source:
 https://github.com/huggingface/safetensors ("Format").
 
 A file that we write also carries ``sha256`` in its metadata: the hash of the header without it and of all tensors.

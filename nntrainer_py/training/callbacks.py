@@ -11,8 +11,9 @@ that trains, between steps, so that looking at ``run.model`` is always safe::
     train(model, loader, valid, callbacks=[StopWhenGood()])
 
 Order in a run: ``train_begin``; per epoch ``epoch_begin``, ``batch_end`` for each batch, ``evaluation_batch`` for each
-batch of the validation, ``epoch_end``, ``saved`` for each file written; at last ``train_end``, however the run ended.
-An exception from a callback ends the run (a checkpoint of the last complete epoch stays) and reaches the caller.
+batch of the validation, ``epoch_end``; ``saved`` for each file written (the checkpoint of an epoch is written before
+its ``epoch_end`` and told after it); at last ``train_end``, however the run ended. A resumed run that has nothing left
+to do calls none of them. An exception from a callback ends the run (the last checkpoint stays) and reaches the caller.
 """
 
 from __future__ import annotations
@@ -35,15 +36,14 @@ class BatchReport:
     Attributes:
         epoch: from 1.
         batch: number in the epoch, from 1.
-        step: batches trained on since the beginning of training, this one counted.
+        step: updates done since the beginning of training, this batch's counted.
         samples: in this batch.
         samples_seen: in this epoch so far.
         loss: mean of this batch, before the update.
-        mean_loss: over the samples of the epoch so far (since the resume, in an epoch that was resumed, with what came
-            before it counted).
+        mean_loss: over the samples of the epoch so far, also of the part before a resume.
         metrics: over the samples of the epoch so far (``accuracy``, or ``mae`` and ``r2``).
         learning_rate: used for this batch's update.
-        seconds: since the epoch began in this process.
+        seconds: spent in the epoch so far, also before a resume.
     """
 
     epoch: int
@@ -70,7 +70,7 @@ class RunFacts:
         valid_batches: batches of one validation; None without validation or where the data does not know.
         start_epoch, start_batch: where this process began: epoch from 1, batches of it already done. (1, 0) for a
             fresh run.
-        step: batches trained on since the beginning of training.
+        step: updates done since the beginning of training.
         history: the epochs so far, those before a resume included.
         best_epoch: the epoch whose weights are the best so far, 0 before the first.
         seconds_to_first_step: from the call of ``train`` until the first step was done; None before that.
@@ -216,7 +216,14 @@ class HistoryFiles(Callback):
         self._csv = csv
         self._json_lines = json_lines
 
+    def train_begin(self, run: RunFacts) -> None:
+        if len(run.history):  # a resumed run: what was written last may be of an epoch that is done again
+            self._write(run)
+
     def epoch_end(self, run: RunFacts, row: EpochRow) -> None:
+        self._write(run)
+
+    def _write(self, run: RunFacts) -> None:
         if self._csv is not None:
             run.history.write_csv(self._csv)
         if self._json_lines is not None:

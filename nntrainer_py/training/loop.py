@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nntrainer_py.data.loader import Batch, BatchLoader
-from nntrainer_py.errors import InterruptedRun, NNTrainerError, NumericalError, UsageError
+from nntrainer_py.errors import InterruptedRun, NumericalError, UsageError
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training import evaluation
 from nntrainer_py.training.best import Best
 from nntrainer_py.training.callbacks import BatchReport, Callback, CallbackList, RunFacts, TrainingResult
-from nntrainer_py.training.diagnosis import all_finite, find_origin
-from nntrainer_py.training.history import EpochRow, History
+from nntrainer_py.training.diagnosis import find_origin
+from nntrainer_py.training.history import EpochRow
 from nntrainer_py.training.interrupt import InterruptGuard
+from nntrainer_py.training.saving import Saving
 from nntrainer_py.training.settings import TrainSettings
 from nntrainer_py.training.stepper import Stepper
 
@@ -44,6 +44,10 @@ def train(
     return Training(model, loader, valid, test, settings, callbacks).run()
 
 
+class _Stopped(Exception):
+    """Leaves the loop at a place where everything is whole."""
+
+
 class Training:
     """One run. `run` may be called once."""
 
@@ -68,39 +72,41 @@ class Training:
         accumulation = model.spec.model.gradient_accumulation
         self._stepper = Stepper(self._compiled, model.learning_rate, loader.batch_size, accumulation)
         self._facts = RunFacts(
-            model,
-            settings.epochs,
-            loader.batch_size,
-            loader.batches_per_epoch,
-            loader.samples_per_epoch,
+            model, settings.epochs, loader.batch_size, loader.batches_per_epoch, loader.samples_per_epoch,
             None if valid is None else valid.batches_per_epoch,
-        )
-        self._best = self._make_best()
-        self._ended = ("epochs", "")
+        )  # fmt: skip
+        self._saving = Saving(model, settings, self._facts, self._guard, self._callbacks)
+        weights = model.weights() if settings.keeps_best else None
+        self._best = Best(settings.monitor, min_delta=settings.min_delta, patience=settings.patience, weights=weights)
+        self._early = ""  # the sentence about early stopping
         self._test_figures: dict[str, float] | None = None
-        self._epoch = 0  # complete ones
+        self._epoch = 0  # complete training passes
+        self._batch = 0  # batches of the next one
+        self._validated = True  # the last pass has its row
+        self._seconds = 0.0  # spent in the epoch before this process
 
     def run(self) -> TrainingResult:
         """Train until an end."""
-        with self._guard:
+        with self._guard, self._saving.folder():
             self._prepare()
+            if self._settings.resume and self._nothing_to_do():
+                return self._finish(None)
             failure: BaseException | None = None
             try:
                 self._callbacks.train_begin(self._facts)
+                self._saving.begin(self._facts.step)
                 self._epochs()
             except BaseException as error:
                 failure = error
             finally:
                 self._loader.close()
+            if failure is None and self._guard.signal:
+                failure = self._interruption()
             result = self._finish(failure)
+            self._callbacks.train_end(self._facts, result)
         if failure is not None:
             raise failure
         return result
-
-    def _make_best(self) -> Best:
-        settings = self._settings
-        weights = self._model.weights() if settings.keeps_best else None
-        return Best(settings.monitor, min_delta=settings.min_delta, patience=settings.patience, weights=weights)
 
     def _prepare(self) -> None:
         """Everything that can be known to go wrong is tried before the first step."""
@@ -108,48 +114,59 @@ class Training:
         for loader in (self._valid, self._test):
             if loader is not None:
                 evaluation.prepare(self._compiled, evaluation.sizes_of(loader))
-        self._begin_counters()
+        self._saving.check(self._loader)
+        if self._settings.resume:
+            progress = self._saving.resume(self._best, self._stepper.tally)
+            self._batch, self._validated, self._seconds = progress.batch, progress.validated, progress.seconds
+        else:
+            self._begin()
+        self._epoch = self._model.epoch
+        facts = self._facts
+        facts.step = self._stepper.step_count
+        facts.start_epoch, facts.start_batch = self._epoch + 1, self._batch
+        facts.best_epoch = self._best.epoch
+        self._loader.seek(self._epoch, self._batch)
 
-    def _begin_counters(self) -> None:
+    def _begin(self) -> None:
         model, settings = self._model, self._settings
         counters = self._compiled.state.counters
-        if settings.continue_train:
-            if model.epoch == 0 and settings.save_path is not None and settings.save_path.is_file():
-                model.load(settings.save_path)
-        else:
+        if not settings.continue_train:
             model.reset_training()
+        elif model.epoch == 0 and settings.save_path is not None and settings.save_path.is_file():
+            model.load(settings.save_path)
         counters[StepState.STEP] = counters[StepState.ITERATION]
-        self._epoch = model.epoch
-        self._facts.step = self._stepper.step_count
-        self._facts.start_epoch = self._epoch + 1
-        self._loader.seek(self._epoch)
+
+    def _nothing_to_do(self) -> bool:
+        done = self._epoch >= self._settings.epochs and self._validated
+        return done or (self._best.exhausted and self._validated)
 
     def _epochs(self) -> None:
-        """The loop itself."""
-        while self._epoch < self._settings.epochs and not self._stopping():
-            epoch = self._epoch + 1
-            began = time.perf_counter()
-            self._callbacks.epoch_begin(self._facts, epoch)
-            if not self._train_epoch(epoch, began):
-                return
-            self._epoch = self._model.epoch = epoch
-            self._save_weights()
-            row = self._row(epoch, began)
-            if row is None:
-                return
-            self._close_epoch(row)
-        if self._test is not None and not self._guard.signal:
-            self._test_figures = self._evaluate(self._test, "test", 0)
+        """The loop itself; a stop leaves it where a checkpoint can say what is left to do."""
+        try:
+            while not self._validated or self._epoch < self._settings.epochs:
+                if self._validated:
+                    self._check_stop()
+                    epoch, began = self._epoch + 1, time.perf_counter() - self._seconds
+                    self._callbacks.epoch_begin(self._facts, epoch)
+                    self._train_epoch(epoch, began)
+                    self._saving.weights()
+                else:  # resumed between a training pass and its validation
+                    began = time.perf_counter() - self._seconds
+                self._close_epoch(self._row(began))
+            self._check_stop()
+            if self._test is not None:
+                self._test_figures = self._evaluate(self._test, "test", 0)
+        except _Stopped:
+            return
 
-    def _train_epoch(self, epoch: int, began: float) -> bool:
-        """The steps of an epoch; False when the run is to stop inside it."""
+    def _train_epoch(self, epoch: int, began: float) -> None:
+        """The steps of an epoch, or what is left of it."""
         stepper, facts = self._stepper, self._facts
-        place = self._loader.position.batch
-        if not place:
+        if not self._batch:
             stepper.tally.clear()
         samples = self._loader.samples_per_epoch
         stepper.begin_epoch(None if samples is None else samples - stepper.tally.samples)
-        for number, batch in enumerate(self._loader, place + 1):
+        for number, batch in enumerate(self._loader, self._batch + 1):
             loss = self._step(epoch, batch)
             facts.step = stepper.step_count
             if facts.seconds_to_first_step is None:
@@ -159,11 +176,31 @@ class Training:
                 stepper.tally.metrics, stepper.learning_rate, time.perf_counter() - began,
             )  # fmt: skip
             self._callbacks.batch_end(facts, report)
-            if stepper.between_updates and self._stopping():
-                return self._loader.position.epoch == epoch
+            if stepper.between_updates and number != facts.batches_per_epoch:
+                self._inside_epoch(number, began)
         stepper.finish_epoch()
         facts.step = stepper.step_count
-        return True
+        self._seconds = time.perf_counter() - began
+        self._epoch = self._model.epoch = epoch
+        self._batch, self._validated = 0, False
+
+    def _inside_epoch(self, number: int, began: float) -> None:
+        """After an update that is not the last of its epoch: a checkpoint when it is time, and the stop."""
+        self._batch, self._seconds = number, time.perf_counter() - began
+        if self._saving.due and self._checkpoint():
+            self._saving.tell()
+        self._check_stop()
+
+    def _check_stop(self) -> None:
+        if self._guard.signal or self._facts.stop_reason is not None:
+            if self._checkpoint():
+                self._saving.tell()
+            raise _Stopped
+
+    def _checkpoint(self) -> bool:
+        return self._saving.checkpoint(
+            self._epoch, self._batch, self._validated, self._best, self._stepper.tally, self._seconds
+        )
 
     def _step(self, epoch: int, batch: Batch) -> float:
         try:
@@ -173,86 +210,84 @@ class Training:
             step = self._stepper.step_count + 1
             raise NumericalError(f"epoch {epoch}, step {step}: {error.message}: {origin}") from None
 
-    def _row(self, epoch: int, began: float) -> EpochRow | None:
-        """The figures of the epoch with its validation; None when the run is to stop before they are whole."""
+    def _row(self, began: float) -> EpochRow:
+        """The figures of the epoch with its validation."""
         tally = self._stepper.tally
-        loss, metrics, samples = tally.loss, tally.metrics, tally.samples
         valid: dict[str, float] = {}
         if self._valid is not None:
-            valid = self._evaluate(self._valid, "valid", epoch - 1)
+            valid = self._evaluate(self._valid, "valid", self._epoch - 1)
         valid_loss = valid.pop("loss", None)
+        iteration = int(self._compiled.state.counters[StepState.ITERATION])
+        rate = self._model.learning_rate(max(iteration - 1, 0))
         return EpochRow(
-            epoch, self._facts.step, loss, metrics, valid_loss, valid, self._stepper.learning_rate,
-            time.perf_counter() - began, samples,
+            self._epoch, self._facts.step, tally.loss, tally.metrics, valid_loss, valid, rate,
+            time.perf_counter() - began, tally.samples,
         )  # fmt: skip
 
     def _evaluate(self, loader: BatchLoader, use: str, epoch: int) -> dict[str, float]:
+        """Loss and metrics of a pass; an interruption leaves it to the resumed run."""
+
+        def on_batch(number: int) -> None:
+            self._callbacks.evaluation_batch(self._facts, use, number)
+            if self._guard.signal:
+                self._check_stop()
+
         loader.seek(epoch)
         try:
-            return evaluation.evaluate_batches(
-                self._compiled, loader, lambda batch: self._callbacks.evaluation_batch(self._facts, use, batch)
-            )
+            return evaluation.evaluate_batches(self._compiled, loader, on_batch)
+        except NumericalError as error:
+            raise NumericalError(f"epoch {self._epoch}, {use} data: {error.message}") from None
         finally:
             loader.close()
 
     def _close_epoch(self, row: EpochRow) -> None:
-        facts = self._facts
-        self._check_weights(row.epoch)
+        """Everything that follows from the figures of an epoch; files first, so that what is told is safe."""
+        facts, schedule = self._facts, self._model.spec.scheduler
+        self._saving.check_weights()
         facts.history.append(row)
         better = self._best.consider(row)
         facts.best_epoch = self._best.epoch
-        self._tell_schedule(row)
-        self._callbacks.epoch_end(facts, row)
-        if better and self._settings.save_best_path is not None and self._valid is not None:
-            self._save(self._settings.save_best_path, "best weights")
-        if self._best.exhausted:
-            self._end(
-                "early stopping",
-                f"no better epoch than {self._best.epoch} in the last {self._best.waited}",
-            )
-
-    def _tell_schedule(self, row: EpochRow) -> None:
-        schedule = self._model.spec.scheduler
         if schedule is not None:
             figures = {name: float(value) for name, value in row.columns().items() if value is not None}
             schedule.epoch_end(figures)  # type: ignore[attr-defined]
+        self._validated, self._seconds = True, 0.0
+        if better and self._valid is not None:
+            self._saving.best_weights()
+        saved = self._checkpoint()
+        self._callbacks.epoch_end(facts, row)
+        if saved:
+            self._saving.tell()
+        if self._best.exhausted and facts.stop_reason is None:
+            self._early = f"no epoch was better than {self._best.epoch} in the last {self._best.waited}"
+            facts.stop(self._early)
 
-    def _check_weights(self, epoch: int) -> None:
-        """A checkpoint or weight file never gets weights that are not finite."""
-        for name, array in self._model.weights().items():
-            if not all_finite(array):
-                raise NumericalError(f"epoch {epoch}, step {self._facts.step}: the weight {name} is not finite")
+    def _interruption(self) -> InterruptedRun:
+        where = f"in epoch {self._epoch + 1}" if self._epoch < self._settings.epochs else f"after epoch {self._epoch}"
+        path = self._settings.checkpoint
+        saved = "" if path is None else f"; saved in {path}, resume to go on"
+        return InterruptedRun(f"interrupted {where}, step {self._facts.step} is done{saved}", signal=self._guard.signal)
 
-    def _save_weights(self) -> None:
-        if self._settings.save_path is not None:
-            self._check_weights(self._epoch)
-            self._save(self._settings.save_path, "weights")
-
-    def _save(self, path: Path, what: str) -> None:
-        with self._guard.saving():
-            self._model.save(path, training_state=True)
-        self._callbacks.saved(self._facts, what, path)
-
-    def _end(self, ended: str, reason: str) -> None:
-        if self._facts.stop_reason is None:
-            self._ended = (ended, reason)
-            self._facts.stop(reason)
-
-    def _stopping(self) -> bool:
-        return bool(self._guard.signal) or self._facts.stop_reason is not None
+    def _ended(self, failure: BaseException | None) -> tuple[str, str]:
+        if isinstance(failure, InterruptedRun):
+            return "interrupted", failure.message
+        if isinstance(failure, NumericalError):
+            return "not finite", failure.message
+        if failure is not None:
+            return "error", str(failure)
+        if self._early:
+            return "early stopping", self._early
+        if self._facts.stop_reason is not None:
+            return "stopped", self._facts.stop_reason
+        if self._settings.resume and self._facts.seconds_to_first_step is None and self._test_figures is None:
+            return "nothing to do", f"nothing to do: {self._epoch} of {self._settings.epochs} epochs are done"
+        return "epochs", f"{self._epoch} epochs are done"
 
     def _finish(self, failure: BaseException | None) -> TrainingResult:
-        """What holds however the run ended: best weights put back, callbacks told."""
-        ended, reason = self._ended
-        if failure is not None:
-            ended = "not finite" if isinstance(failure, NumericalError) else "error"
-            ended = "interrupted" if isinstance(failure, InterruptedRun) else ended
-            reason = str(failure)
+        """What holds however the run ended: the best weights are put back where that was asked for."""
+        ended, reason = self._ended(failure)
         facts = self._facts
         restored = self._best.put_back()
-        result = TrainingResult(
+        return TrainingResult(
             facts.history, ended, reason, self._epoch, facts.step, self._best.epoch, self._best.row, restored,
             self._test_figures, time.perf_counter() - self._started, facts.seconds_to_first_step,
         )  # fmt: skip
-        self._callbacks.train_end(facts, result)
-        return result

@@ -1,0 +1,245 @@
+"""Checkpoints: one file that holds everything a run needs to go on as if it had never stopped.
+
+The file has the safetensors layout. Tensors are called ``weights/<name>``, ``optimizer/<name>`` and ``best/<name>``
+(the weights of the best epoch); the metadata are texts: ``format``, ``training`` (JSON: counters, place in the data,
+history, best epoch, schedule), ``ini``, and what prediction needs: ``class_names`` and ``normalization``. A file of
+weights alone (`save_model`) has the bare names of the weights and the same metadata without ``training``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nntrainer_py.data.normalization import Normalization
+from nntrainer_py.errors import DataError, UsageError
+from nntrainer_py.formats import safetensors
+from nntrainer_py.formats.safetensors import SafetensorsFile
+from nntrainer_py.graph.save import to_text
+from nntrainer_py.tensor.operations.record import StepState
+from nntrainer_py.version import __version__
+
+if TYPE_CHECKING:
+    from nntrainer_py.model import Model
+
+FORMAT = "nntrainer_py checkpoint 1"
+MODEL_FORMAT = "nntrainer_py model 1"
+WEIGHTS, OPTIMIZER, BEST = "weights/", "optimizer/", "best/"
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands; everything but tensors, in plain values.
+
+    Attributes:
+        epoch: complete training passes; batch: batches done of the next one.
+        validated: the last complete pass has its row in the history.
+        run: what must be the same for the numbers to stay the same: batch size, accumulation, seed, samples ...
+        tally: sums of the epoch that is going on; seconds: spent in it.
+        history, best, schedule: as their `state` functions give them.
+    """
+
+    epoch: int
+    batch: int
+    validated: bool
+    run: dict[str, Any]
+    tally: dict[str, Any]
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Any] = field(default_factory=dict)
+    schedule: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a checkpoint says about itself, read without its tensors."""
+
+    version: str
+    seed: int
+    epoch: int
+    batch: int
+    step: int
+    ini: str
+
+
+def save(path: Path, model: Model, progress: Progress, best_weights: Arrays | None) -> None:
+    """Write a checkpoint atomically, verified before it takes the place of the one before.
+
+    Raises:
+        WeightFileError: it cannot be written; the one before still stands.
+    """
+    compiled = model.compiled
+    lowered = model.lowered("train")
+    tensors = {f"{WEIGHTS}{name}": array for name, array in compiled.weights(lowered).items()}
+    tensors |= {f"{OPTIMIZER}{name}": array for name, array in compiled.optimizer_state(lowered).items()}
+    tensors |= {f"{BEST}{name}": array for name, array in (best_weights or {}).items()}
+    training = {
+        "version": __version__,
+        "epoch": progress.epoch,
+        "batch": progress.batch,
+        "validated": progress.validated,
+        "step": int(compiled.state.counters[StepState.STEP]),
+        "counters": [int(value) for value in compiled.state.counters],
+        "run": progress.run,
+        "tally": progress.tally,
+        "seconds": progress.seconds,
+        "history": progress.history,
+        "best": progress.best,
+        "schedule": progress.schedule,
+    }
+    metadata = {"format": FORMAT, "training": json.dumps(training), **description(model)}
+    safetensors.save(path, tensors, metadata)
+
+
+def save_model(path: Path, model: Model) -> None:
+    """Write the weights with the description of the model, its classes and its normalization."""
+    metadata = {"format": MODEL_FORMAT, "version": __version__, "epoch": str(model.epoch), **description(model)}
+    safetensors.save(path, model.weights(), metadata)
+
+
+def description(model: Model) -> dict[str, str]:
+    """Metadata from which the model can be built and used again; without ``ini`` where a layer has no keyword."""
+    found: dict[str, str] = {}
+    with contextlib.suppress(UsageError):
+        found["ini"] = to_text(model.spec)
+    if model.class_names is not None:
+        found["class_names"] = json.dumps(list(model.class_names), ensure_ascii=False)
+    if model.normalization is not None:
+        found["normalization"] = json.dumps(model.normalization.to_json())
+    return found
+
+
+def summary(path: Path) -> Summary:
+    """What the checkpoint at ``path`` says about itself; WeightFileError when it is none."""
+    with SafetensorsFile(path) as file:
+        training = _training(file)
+        try:
+            return Summary(
+                str(training["version"]), int(training["run"]["seed"]), int(training["epoch"]),
+                int(training["batch"]), int(training["step"]), file.metadata.get("ini", ""),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError):
+            raise file.error("its training state cannot be read") from None
+
+
+def restore(path: Path, model: Model, run: Mapping[str, Any]) -> tuple[Progress, dict[str, NDArray[Any]]]:
+    """Put weights, optimizer state and counters of a checkpoint into ``model``; its progress and best weights.
+
+    The file is checked whole, against its hash, the model and ``run``, before anything is changed.
+
+    Raises:
+        WeightFileError: damaged, or of another model.
+        UsageError: ``run`` differs from that of the checkpoint, so that going on would not give the same numbers.
+    """
+    compiled = model.compiled
+    lowered = model.lowered("train")
+    weights, state = compiled.weights(lowered), compiled.optimizer_state(lowered)
+    with SafetensorsFile(path) as file:
+        file.verify()
+        training = _training(file)
+        progress = _progress(file, training)
+        _check_run(path, progress.run, run)
+        wanted = {f"{WEIGHTS}{name}": array for name, array in weights.items()}
+        wanted |= {f"{OPTIMIZER}{name}": array for name, array in state.items()}
+        for name, array in wanted.items():
+            file.check_fits(name, array)
+        extra = [name for name in file.tensors if name not in wanted and not name.startswith(BEST)]
+        if extra:
+            raise file.error(f"tensor '{extra[0]}' has no place in this model")
+        best = {name: file.read(f"{BEST}{name}") for name in weights if f"{BEST}{name}" in file.tensors}
+        if best and any(name not in best or best[name].shape != array.shape for name, array in weights.items()):
+            raise file.error("its weights of the best epoch are not those of this model")
+        for name, array in wanted.items():
+            file.read_into(name, array)
+        compiled.state.counters[:] = training["counters"]
+        model.epoch = progress.epoch
+        take_description(model, file)
+    return progress, best
+
+
+def load_weights(path: Path, model: Model) -> None:
+    """Weights of a model file, a checkpoint, or any safetensors file with the same names, into ``model``.
+
+    The file is checked whole before anything is changed. WeightFileError when a tensor is missing, left over, or of
+    another shape or type.
+    """
+    weights = model.weights()
+    with SafetensorsFile(path) as file:
+        if safetensors.HASH in file.metadata:
+            file.verify()
+        prefix = WEIGHTS if file.metadata.get("format") == FORMAT else ""
+        for name, array in weights.items():
+            file.check_fits(prefix + name, array)
+        extra = [name for name in file.tensors if name.startswith(prefix) and name[len(prefix) :] not in weights]
+        if extra:
+            raise file.error(f"tensor '{extra[0]}' has no place in this model")
+        for name, array in weights.items():
+            file.read_into(prefix + name, array)
+        take_description(model, file)
+        epoch = file.metadata.get("epoch", "")
+        if prefix:
+            model.epoch = _progress(file, _training(file)).epoch
+        elif epoch.isascii() and epoch.isdigit() and len(epoch) < 10:
+            model.epoch = int(epoch)
+
+
+def take_description(model: Model, file: SafetensorsFile) -> None:
+    """Class names and normalization of a file, where it has them."""
+    names, scaling = file.metadata.get("class_names"), file.metadata.get("normalization")
+    try:
+        if names is not None:
+            found = json.loads(names)
+            if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+                raise ValueError("no list of names")
+            model.class_names = tuple(found)
+        if scaling is not None:
+            model.normalization = Normalization.from_json(json.loads(scaling))
+    except (ValueError, RecursionError, DataError) as error:
+        raise file.error(f"its description of the data cannot be read: {error}") from None
+
+
+def _training(file: SafetensorsFile) -> dict[str, Any]:
+    if file.metadata.get("format") != FORMAT or "training" not in file.metadata:
+        raise file.error("this is no checkpoint to go on from")
+    try:
+        training = json.loads(file.metadata["training"])
+    except (ValueError, RecursionError):
+        training = None
+    if not isinstance(training, dict):
+        raise file.error("its training state cannot be read")
+    return training
+
+
+def _progress(file: SafetensorsFile, training: Mapping[str, Any]) -> Progress:
+    try:
+        counters = np.array(training["counters"], np.int64)
+        if counters.shape != StepState().counters.shape or counters.min() < 0:
+            raise ValueError("counters")
+        progress = Progress(
+            int(training["epoch"]), int(training["batch"]), bool(training["validated"]), dict(training["run"]),
+            dict(training["tally"]), float(training["seconds"]), list(training["history"]), dict(training["best"]),
+            dict(training["schedule"]),
+        )  # fmt: skip
+        if min(progress.epoch, progress.batch) < 0:
+            raise ValueError("place")
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise file.error("its training state cannot be read") from None
+    return progress
+
+
+def _check_run(path: Path, stored: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+    for name, value in run.items():
+        if stored.get(name) != value:
+            raise UsageError(
+                f"{path}: the run to go on had {name.replace('_', ' ')} {stored.get(name)}, this one has {value}; "
+                "it can only go on as it began"
+            )
