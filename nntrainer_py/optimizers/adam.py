@@ -11,8 +11,8 @@ from nntrainer_py.properties import boolean, number
 class Adam(Optimizer):
     """``m = b1 m + (1 - b1) g``, ``v = b2 v + (1 - b2) g**2``, corrected for their start at zero.
 
-    The step is ``rate * sqrt(1 - b2**t) / (1 - b1**t) * m / (sqrt(v) + epsilon)``, t from 1 (Kingma and Ba, end of section 2);
-    with torch_ref ``rate * m' / (sqrt(v') + epsilon)`` of the corrected moments (their algorithm 1).
+    The step is ``rate * sqrt(1 - b2**t) / (1 - b1**t) * m / (sqrt(v) + epsilon)``, t from 1 (Kingma and Ba,
+    end of section 2); with torch_ref ``rate * m' / (sqrt(v') + epsilon)`` of the corrected moments (their algorithm 1).
     """
 
     keyword = "adam"

@@ -18,7 +18,9 @@ class AdamW(Adam):
     decoupled = True
 
     epsilon = number(default=1e-8, minimum=0.0, doc="Added to the divisor.")
-    torch_ref = boolean(False, doc="Accepted and without effect, as in NNTrainer: epsilon is added before the correction.")
+    torch_ref = boolean(
+        False, doc="Accepted and without effect, as in NNTrainer: epsilon is added before the correction."
+    )
     weight_decay = number(default=0.0, minimum=0.0, doc="Part of each weight that a step of rate 1 takes away.")
 
     def attributes(self) -> dict[str, Any]:

@@ -31,14 +31,21 @@ class Optimizer(Configurable):
         """Attributes of the update operation, from the properties."""
         return {}
 
+    def update_kind(self) -> str:
+        """Kind of the update operation, for an optimizer where it depends on the properties."""
+        return self.kind
+
+    def states(self) -> tuple[str, ...]:
+        """Names of the state tensors, for an optimizer where they depend on the properties."""
+        return self.state_names
+
     def emit_update(self, emitter: Emitter, weight: Weight, gradient: Value, scale: Value | None) -> list[Value]:
         """Emit the update of one weight; returns the values of its state."""
         assert weight.value is not None
         state: dict[str, Any] = {
-            name: Value(f"{weight.key}:{name}", weight.dim.shape, Role.OPTIMIZER) for name in self.state_names
+            name: Value(f"{weight.key}:{name}", weight.dim.shape, Role.OPTIMIZER) for name in self.states()
         }
         decay = weight.regularizer + (0.0 if self.decoupled or weight.decay <= 1e-8 else weight.decay)
-        emitter.run(
-            self.kind, weight=weight.value, gradient=gradient, scale=scale, decay=decay, **state, **self.attributes()
-        )
+        operands: dict[str, Any] = {"weight": weight.value, "gradient": gradient, "scale": scale, "decay": decay}
+        emitter.run(self.update_kind(), **operands, **state, **self.attributes())
         return list(state.values())

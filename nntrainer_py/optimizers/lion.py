@@ -9,7 +9,10 @@ from nntrainer_py.properties import number
 
 
 class Lion(Optimizer):
-    """``w -= rate * (sign(b1 m + (1 - b1) g) + weight_decay * w)``, then ``m = b2 m + (1 - b2) g`` (Chen et al., 2023)."""
+    """``w -= rate * (sign(b1 m + (1 - b1) g) + weight_decay * w)``, then ``m = b2 m + (1 - b2) g``.
+
+    Chen et al., Symbolic Discovery of Optimization Algorithms (2023).
+    """
 
     keyword = "lion"
     kind = "lion"

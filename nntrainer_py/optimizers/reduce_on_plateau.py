@@ -15,7 +15,8 @@ _METRICS = ("valid_loss", "valid_accuracy", "loss", "accuracy")
 class ReduceOnPlateau(Schedule):
     """``learning_rate``, times ``factor`` each time the metric was no better for more than ``patience`` epochs.
 
-    Better than the best so far means by more than ``threshold`` of it. After a reduction ``cooldown`` epochs are not counted.
+    Better than the best so far means by more than ``threshold`` of it. After a reduction ``cooldown`` epochs are not
+    counted.
     """
 
     keyword = "reduce_on_plateau"
@@ -30,7 +31,10 @@ class ReduceOnPlateau(Schedule):
 
     def __init__(self, **properties: object) -> None:
         super().__init__(**properties)
-        self.load_state({})
+        self._rate: float = self.learning_rate
+        self._best: float = math.inf
+        self._waited: int = 0
+        self._pause: int = 0
 
     def at(self, t: int) -> float:
         return self._rate

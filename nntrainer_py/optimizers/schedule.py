@@ -1,4 +1,4 @@
-"""The base class of learning-rate schedules: the rate of each step, as a function of the number of updates done before."""
+"""The base class of learning-rate schedules: the rate of a step from the number of updates done before."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nntrainer_py.properties import Configurable, number, unsigned_int
 class Schedule(Configurable):
     """Base of every schedule. A subclass writes ``at(t)``; one that watches metrics also ``epoch_end`` and its state.
 
-    With ``warmup_steps`` W the rate rises in equal steps from ``warmup_start * at(0)`` at t = 0 to ``at(0)`` at t = W, and
-    the schedule proper starts there: the rate of step t is then ``at(t - W)``.
+    With ``warmup_steps`` W the rate rises in equal steps from ``warmup_start * at(0)`` at t = 0 to ``at(0)`` at t = W,
+    and the schedule proper starts there: the rate of step t is then ``at(t - W)``.
     """
 
     keyword: ClassVar[str] = ""

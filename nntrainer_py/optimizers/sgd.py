@@ -12,7 +12,7 @@ from nntrainer_py.properties import boolean, number
 class Sgd(Optimizer):
     """``w -= rate * g``; with momentum ``v = momentum * v + g`` and ``w -= rate * v``.
 
-    nesterov: ``w -= rate * (g + momentum * v)``. (The rate stands outside of v, as in PyTorch: it may change at any time.)
+    nesterov: ``w -= rate * (g + momentum * v)``. (The rate stands outside of v, as in PyTorch.)
     """
 
     keyword = "sgd"
@@ -26,12 +26,10 @@ class Sgd(Optimizer):
         if self.nesterov and self.momentum == 0.0:
             raise UsageError("needs a momentum above 0", key="nesterov")
 
-    @property
-    def state_names(self) -> tuple[str, ...]:
+    def states(self) -> tuple[str, ...]:
         return ("v",) if self.momentum > 0.0 else ()
 
-    @property
-    def kind(self) -> str:
+    def update_kind(self) -> str:
         return "momentum" if self.momentum > 0.0 else "sgd"
 
     def attributes(self) -> dict[str, Any]:

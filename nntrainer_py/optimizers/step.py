@@ -19,10 +19,8 @@ class Step(Schedule):
 
     def validate(self) -> None:
         if len(self.learning_rate) != len(self.iteration) + 1:
-            raise UsageError(
-                f"expected {len(self.iteration) + 1} numbers, one more than iteration has, got {len(self.learning_rate)}",
-                key="learning_rate",
-            )
+            wanted, given = len(self.iteration) + 1, len(self.learning_rate)
+            raise UsageError(f"expected {wanted} numbers, one more than iteration, got {given}", key="learning_rate")
         if any(b <= a for a, b in zip(self.iteration, self.iteration[1:], strict=False)):
             shown = ",".join(map(str, self.iteration))
             raise UsageError(f"expected integers that rise, got '{shown}'", key="iteration")

@@ -83,7 +83,13 @@ def test_nan_and_infinity_travel(word: str) -> None:
 
 def test_values_at_the_edges() -> None:
     x = np.array([-200, 200], np.float32)
-    for word, low, high in (("sigmoid", 0, 1), ("softplus", 0, 200), ("tanh", -1, 1), ("elu", -1, 200), ("mish", 0, 200)):
+    for word, low, high in (
+        ("sigmoid", 0, 1),
+        ("softplus", 0, 200),
+        ("tanh", -1, 1),
+        ("elu", -1, 200),
+        ("mish", 0, 200),
+    ):
         y = np.empty_like(x)
         getattr(kernels, word)(x, y)
         assert y.tolist() == [low, high], word

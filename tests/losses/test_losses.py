@@ -127,7 +127,9 @@ def run_lone(loss, x, t, samples=None, scale=1.0):
 
     lowered, feeds, (count, factor) = lone(loss, np.asarray(x, np.float32), np.asarray(t, np.float32), samples, scale)
     external, pinned = transient(lowered)
-    pinned.update({v: len(lowered.operations) for v in (lowered.derivatives["layer"][0], *lowered.node_outputs["layer"])})
+    pinned.update(
+        {v: len(lowered.operations) for v in (lowered.derivatives["layer"][0], *lowered.node_outputs["layer"])}
+    )
     engine = Engine()
     program = engine.program(lowered, plan(lowered.operations, external=external, pinned=pinned))
     program.inputs[0][...] = feeds.get(lowered.inputs[0])
@@ -164,7 +166,9 @@ def test_hinge_by_hand() -> None:
     assert derivative.reshape(-1) == pytest.approx([-1 / 3, 0, 1 / 3])
 
 
-@pytest.mark.parametrize("loss", [MeanSquaredError(), CrossSoftmax(), CrossSigmoid(), CosineDistance(), MeanAbsoluteError()])
+@pytest.mark.parametrize(
+    "loss", [MeanSquaredError(), CrossSoftmax(), CrossSigmoid(), CosineDistance(), MeanAbsoluteError()]
+)
 def test_the_loss_scale_multiplies_the_derivative_only(loss) -> None:
     rng = np.random.default_rng(0)
     x, t = rng.standard_normal((3, 1, 2, 4)), one_hot((3, 1, 2, 4), rng)
@@ -219,7 +223,11 @@ def test_several_losses_add_up() -> None:
 
 
 def test_inference_without_labels_gives_probabilities() -> None:
-    for loss, function in ((CrossSoftmax(), special.softmax), (Focal(), special.softmax), (CrossSigmoid(), special.expit)):
+    for loss, function in (
+        (CrossSoftmax(), special.softmax),
+        (Focal(), special.softmax),
+        (CrossSigmoid(), special.expit),
+    ):
         case = Case(lambda loss=loss: loss, [(2, 1, 2, 3)])
         nodes, _ = build(case, training=False)
         lowered = lower(nodes, batch=2, training=False, labels=False)
@@ -232,11 +240,15 @@ def test_inference_without_labels_gives_probabilities() -> None:
 
 def test_class_weights_must_fit() -> None:
     nodes, _ = build(Case(lambda: CrossSoftmax(class_weights=(1.0, 2.0)), [(2, 1, 1, 3)]))
-    with pytest.raises(Exception, match="class_weights.*expected 3 numbers, one per class, got 2"):
+    with pytest.raises(Exception, match=r"class_weights.*expected 3 numbers, one per class, got 2"):
         lower(nodes, batch=2, training=True)
 
 
 def test_bad_properties() -> None:
-    for make in (lambda: Huber(delta=0.0), lambda: CrossSoftmax(label_smoothing=1.0), lambda: MeanSquaredError(weight=-1)):
+    for make in (
+        lambda: Huber(delta=0.0),
+        lambda: CrossSoftmax(label_smoothing=1.0),
+        lambda: MeanSquaredError(weight=-1),
+    ):
         with pytest.raises(UsageError):
             make()

@@ -45,9 +45,7 @@ def _signs(t):
 
 mse, mse_derivative = _of_elements(lambda y, t, _: (t - y) ** 2, lambda y, t, _: 2 * (y - t))
 mae, mae_derivative = _of_elements(lambda y, t, _: np.abs(t - y), lambda y, t, _: np.sign(y - t))
-huber, huber_derivative = _of_elements(
-    lambda y, t, d: special.huber(d, y - t), lambda y, t, d: np.clip(y - t, -d, d)
-)
+huber, huber_derivative = _of_elements(lambda y, t, d: special.huber(d, y - t), lambda y, t, d: np.clip(y - t, -d, d))
 hinge, hinge_derivative = _of_elements(
     lambda y, t, _: np.maximum(0, 1 - _signs(t) * y), lambda y, t, _: np.where(_signs(t) * y < 1, -_signs(t), 0.0)
 )
@@ -139,7 +137,9 @@ def focal_derivative(reads, attributes, state):
     a = _class_weights(p, attributes) * _labels(p, reads["t"], attributes)
     by_p = a * (gamma * (1 - p) ** (gamma - 1) * np.log(p) - (1 - p) ** gamma / p)
     rows = p.reshape(-1, p.shape[-1])
-    made = [(np.diag(row) - np.outer(row, row)) @ slope for row, slope in zip(rows, by_p.reshape(rows.shape), strict=True)]
+    made = [
+        (np.diag(row) - np.outer(row, row)) @ slope for row, slope in zip(rows, by_p.reshape(rows.shape), strict=True)
+    ]
     return {"out": np.array(made).reshape(p.shape) * _scale(attributes, state)}
 
 

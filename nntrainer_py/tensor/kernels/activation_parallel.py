@@ -4,11 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-
 from numba import prange
 
-from nntrainer_py.tensor.kernels.activation import relu, leaky_relu, sigmoid, tanh, softplus, elu, selu, swish, gelu, tanh_gelu, sigmoid_gelu, mish
-from nntrainer_py.tensor.kernels.activation_derivative import relu_derivative, leaky_relu_derivative, sigmoid_derivative, tanh_derivative, softplus_derivative, elu_derivative, selu_derivative, swish_derivative, gelu_derivative, tanh_gelu_derivative, sigmoid_gelu_derivative, mish_derivative
+from nntrainer_py.tensor.kernels.activation import (
+    elu,
+    gelu,
+    leaky_relu,
+    mish,
+    relu,
+    selu,
+    sigmoid,
+    sigmoid_gelu,
+    softplus,
+    swish,
+    tanh,
+    tanh_gelu,
+)
+from nntrainer_py.tensor.kernels.activation_derivative import (
+    elu_derivative,
+    gelu_derivative,
+    leaky_relu_derivative,
+    mish_derivative,
+    relu_derivative,
+    selu_derivative,
+    sigmoid_derivative,
+    sigmoid_gelu_derivative,
+    softplus_derivative,
+    swish_derivative,
+    tanh_derivative,
+    tanh_gelu_derivative,
+)
 from nntrainer_py.tensor.kernels.compile import kernel
 
 Array = npt.NDArray[np.float32]

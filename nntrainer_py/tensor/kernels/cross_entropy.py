@@ -1,9 +1,10 @@
 """Cross entropies: softmax or sigmoid, the loss and the test of the labels in one pass per row.
 
-Arrays are matrices whose rows are the width of a tensor. Labels are probabilities of the same shape (one-hot or soft), or one
-class index per row (``indices``). The target of class j is ``weights[j] * ((1 - smoothing) * t + smoothing / classes)``, with
-``weights`` empty for ones; sigmoid: ``/ 2``. Losses of rows go to ``sums`` (float64) and are added in order. A label that is no
-index of a class, not a number, negative, or in a row that does not sum to 1 leaves the row's number in ``status``.
+Arrays are matrices whose rows are the width of a tensor. Labels are probabilities of the same shape (one-hot or soft),
+or one class index per row (``indices``). The target of class j is ``weights[j] * ((1 - smoothing) * t + smoothing /
+classes)``, with ``weights`` empty for ones; sigmoid: ``/ 2``. Losses of rows go to ``sums`` (float64) and are added in
+order. A label that is no index of a class, not a number, negative, or in a row that does not sum to 1 leaves the
+sample's number in ``status``.
 
 The logarithm of the sum of exponentials is exact; NNTrainer adds 1e-20 inside the logarithm, which a float32 cannot see
 except for probabilities below it, where the exact value keeps the derivative and the value in step.
@@ -54,7 +55,7 @@ def valid_distribution(t: Array, row: int) -> bool:
     least = f32(0.0)
     for j in range(t.shape[1]):
         least = t[row, j] if t[row, j] < least else least
-    return abs(row_mass(t, row) - 1.0) <= SUM_TOLERANCE and least >= NEGATIVE_TOLERANCE
+    return bool(abs(row_mass(t, row) - 1.0) <= SUM_TOLERANCE and least >= NEGATIVE_TOLERANCE)
 
 
 @kernel()
@@ -210,10 +211,10 @@ def cross_softmax_derivative(
             mass = 0.0 if good else np.nan
             for j in range(classes):
                 mass += target(1.0 if j == k else 0.0, weights, j, smoothing, 1.0 / classes)
-            along = f32(mass) * scale
+            whole = f32(mass) * scale
             for j in range(classes):
                 a = target(1.0 if j == k else 0.0, weights, j, smoothing, 1.0 / classes)
-                result[i, j] = p[i, j] * along - f32(a) * scale
+                result[i, j] = p[i, j] * whole - f32(a) * scale
         elif plain:
             along = f32(row_mass(t, i))
             for j in range(classes):
@@ -224,8 +225,8 @@ def cross_softmax_derivative(
                 mass += target(np.float64(t[i, j]), weights, j, smoothing, 1.0 / classes)
             along = f32(mass)
             for j in range(classes):
-                a = f32(target(np.float64(t[i, j]), weights, j, smoothing, 1.0 / classes))
-                result[i, j] = (p[i, j] * along - a) * scale
+                share = f32(target(np.float64(t[i, j]), weights, j, smoothing, 1.0 / classes))
+                result[i, j] = (p[i, j] * along - share) * scale
 
 
 @kernel(parallel=True)
@@ -322,7 +323,7 @@ def focal_slope(p: float, a: float, gamma: float) -> float:
     q = 1.0 - p
     if p < 1e-38:
         return -a  # p ln p is zero there
-    return a * (gamma * p * q ** (gamma - 1.0) * math.log(p) - q**gamma)
+    return float(a * (gamma * p * q ** (gamma - 1.0) * math.log(p) - q**gamma))
 
 
 @kernel()

@@ -1,9 +1,9 @@
 """Exponential, logarithm, hyperbolic tangent and error function of one float32, without branches.
 
 NumPy's functions inside Numba are scalar calls; these are polynomials, so that loops over them become vector code. Each
-is accurate to about 2 ulp (stated where not), passes NaN on and gives the limit at infinity. Results below the smallest
-normal float32 (1.2e-38) are zero. Sources: Cephes (exponential, tangent), N. Juffa's error function, and a Chebyshev fit
-of atanh(s)/s on [0, 1/3] (logarithm).
+is accurate to about 2 ulp (exp between 88.4 and 88.7: 6), passes NaN on and gives the limit at infinity. Results below
+the smallest normal float32 (1.2e-38) are zero. Sources: Cephes (exponential, tangent), N. Juffa's error function, and a
+Chebyshev fit of atanh(s)/s on [0, 1/3] (logarithm).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _SMALLEST = f32(-87.33654)  # exp of less is below the smallest normal number
 _INFINITE = f32(np.inf)
 
 
-@intrinsic  # type: ignore[misc]
-def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
+def _fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c`` rounded once; unlike plain arithmetic it is never reordered by the compiler."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -33,6 +32,9 @@ def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
         return builder.call(function, arguments)
 
     return types.float32(types.float32, types.float32, types.float32), build
+
+
+fma: Any = intrinsic(_fma)
 
 
 @kernel()

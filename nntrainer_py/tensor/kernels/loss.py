@@ -1,8 +1,9 @@
 """Losses that compare every element with its label, and their derivatives by the prediction.
 
-Predictions and labels are matrices of one row per sample. A loss sums each row in float64 and then the rows in their order, so
-that threads and batches cannot change it; it is divided by the samples of the logical batch and the elements of a sample.
-A derivative is multiplied by the loss scale. ``factor`` is the weight of the loss; ``out`` None means in ``y``.
+Predictions and labels are matrices of one row per sample. A loss sums each row in float64 and then the rows in their
+order, so that threads and batches cannot change it; it is divided by the samples of the logical batch and the elements
+of a sample. A derivative is multiplied by the loss scale. ``factor`` is the weight of the loss; ``out`` None means in
+``y``.
 """
 
 from __future__ import annotations
@@ -55,9 +56,7 @@ def mse(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sum
 
 
 @kernel(parallel=True)
-def mse_parallel(
-    y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array
-) -> None:
+def mse_parallel(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
     """`mse`, a row at a time."""
     for i in prange(y.shape[0]):
         mse_rows(y, t, sums, i, i + 1)
@@ -65,9 +64,7 @@ def mse_parallel(
 
 
 @kernel()
-def mse_derivative(
-    y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None
-) -> None:
+def mse_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
     """``2 (y - t) / S``; the arrays are flat, ``factor`` has the elements of a sample in it."""
     if out is None:
         result = y
@@ -90,9 +87,7 @@ def mae(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sum
 
 
 @kernel()
-def mae_derivative(
-    y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None
-) -> None:
+def mae_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
     """The sign of ``y - t``, zero where they are equal, over S."""
     if out is None:
         result = y
@@ -118,9 +113,7 @@ def huber(y: Array, t: Array, parameter: float, factor: float, numbers: Array, s
 
 
 @kernel()
-def huber_derivative(
-    y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None
-) -> None:
+def huber_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
     """``y - t`` limited to +-``parameter``, over S."""
     if out is None:
         result = y
@@ -146,9 +139,7 @@ def hinge(y: Array, t: Array, parameter: float, factor: float, numbers: Array, s
 
 
 @kernel()
-def hinge_derivative(
-    y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None
-) -> None:
+def hinge_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
     """``-t`` where the margin is not reached, over S."""
     if out is None:
         result = y
@@ -166,8 +157,8 @@ def kld(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sum
     for i in range(y.shape[0]):
         value = 0.0
         for j in range(y.shape[1]):
-            label, p = np.float64(t[i, j]), np.float64(y[i, j])
-            p = parameter if p < parameter else p
+            label, given = np.float64(t[i, j]), np.float64(y[i, j])
+            p = parameter if given < parameter else given
             if label != 0.0:
                 value += label * (math.log(label) - math.log(p))
         sums[i] = value
@@ -175,9 +166,7 @@ def kld(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sum
 
 
 @kernel()
-def kld_derivative(
-    y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None
-) -> None:
+def kld_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
     """``-t / y`` over the samples."""
     if out is None:
         result = y
@@ -190,7 +179,9 @@ def kld_derivative(
 
 
 @kernel()
-def cosine_distance(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
+def cosine_distance(
+    y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array
+) -> None:
     """``1 - cos`` of the angle between each row and its label; lengths below ``parameter`` count as that."""
     for i in range(y.shape[0]):
         dot, yy, tt = 0.0, 0.0, 0.0

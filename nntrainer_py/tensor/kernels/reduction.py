@@ -1,4 +1,4 @@
-"""Sums over all axes but one. An array is seen as ``(outer, kept, inner)``; sums are formed in float64 in fixed order."""
+"""Sums over all axes but one. An array is seen as ``(outer, kept, inner)``; sums are float64 in fixed order."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def largest(x: Array, row: int) -> np.float32:
         bits = np.float32(x[row, j]).view(np.int32)
         ordered = i32(bits ^ i32(i32(bits >> i32(31)) & _SIGN))
         best = ordered if ordered > best else best
-    return np.int32(best ^ i32(i32(best >> i32(31)) & _SIGN)).view(np.float32)  # type: ignore[no-any-return]
+    return np.int32(best ^ i32(i32(best >> i32(31)) & _SIGN)).view(np.float32)
 
 
 @kernel()

@@ -1,8 +1,10 @@
 """Optimizer updates: one pass over weight, gradient and state, in place.
 
+``1 - beta`` is formed in float64 (``c1``, ``c2``, ``rest``): from the float32 nearest to 0.999 it would be off by 5e-5.
+
 Every kernel first forms ``g = gradient * scale + decay * weight`` (clipping, then regularizer and decay, in NNTrainer's
-order). Arrays are flat; ``first <= i < last`` is the part to do. Numbers that change from step to step are prepared in
-float64 by the drivers at the end of the file, from the learning rate and the count t of updates done before (0 at first).
+order). Arrays are flat; ``first <= i < last`` is the part to do. Numbers that change from step to step are prepared
+in float64 by the drivers at the end of the file, from the learning rate and the count t of updates done before.
 """
 
 from __future__ import annotations
@@ -61,12 +63,13 @@ def adam_part(
     keep: np.float32,
     b1: np.float32,
     b2: np.float32,
+    c1: np.float32,
+    c2: np.float32,
     rate: np.float32,
     root: np.float32,
     epsilon: np.float32,
 ) -> None:
     """Moments, then ``w = keep * w - rate * m / (root * sqrt(v) + epsilon)``."""
-    c1, c2 = f32(1.0) - b1, f32(1.0) - b2
     for i in range(w.size):
         d = g[i] * scale + decay * w[i]
         a = b1 * m[i] + c1 * d
@@ -85,10 +88,10 @@ def rmsprop_part(
     decay: np.float32,
     rate: np.float32,
     rho: np.float32,
+    rest: np.float32,
     epsilon: np.float32,
 ) -> None:
     """``v = rho * v + (1 - rho) * g**2``, ``w -= rate * g / (sqrt(v) + epsilon)``."""
-    rest = f32(1.0) - rho
     for i in range(w.size):
         d = g[i] * scale + decay * w[i]
         b = rho * v[i] + rest * d * d
@@ -119,9 +122,10 @@ def lion_part(
     rate: np.float32,
     b1: np.float32,
     b2: np.float32,
+    c1: np.float32,
+    c2: np.float32,
 ) -> None:
     """``w = keep * w - rate * sign(b1 * m + (1 - b1) * g)``, ``m = b2 * m + (1 - b2) * g``; NaN stays NaN."""
-    c1, c2 = f32(1.0) - b1, f32(1.0) - b2
     for i in range(w.size):
         d = g[i] * scale + decay * w[i]
         u = b1 * m[i] + c1 * d
@@ -141,13 +145,14 @@ def lamb_part(
     weight_decay: np.float32,
     b1: np.float32,
     b2: np.float32,
+    c1: np.float32,
+    c2: np.float32,
     rate: np.float32,
     root: np.float32,
     epsilon: np.float32,
     norms: Array,
 ) -> None:
     """Moments, and in ``norms`` the sums of squares of ``w`` and of the step (see `lamb_step`)."""
-    c1, c2 = f32(1.0) - b1, f32(1.0) - b2
     weights, steps = 0.0, 0.0
     for i in range(w.size):
         d = g[i] * scale + decay * w[i]
@@ -311,7 +316,8 @@ def adam(
     factor, share = gradient_factor(scale, numbers), f32(decay)
     keep, rate, root = adam_numbers(b1, b2, torch_ref, weight_decay, numbers, counters)
     beta1, beta2, least = f32(b1), f32(b2), f32(epsilon)
-    adam_part(w, g, m, v, factor, share, keep, beta1, beta2, rate, root, least)
+    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
+    adam_part(w, g, m, v, factor, share, keep, beta1, beta2, rest1, rest2, rate, root, least)
 
 
 @kernel(parallel=True)
@@ -335,9 +341,10 @@ def adam_parallel(
     factor, share = gradient_factor(scale, numbers), f32(decay)
     keep, rate, root = adam_numbers(b1, b2, torch_ref, weight_decay, numbers, counters)
     beta1, beta2, least = f32(b1), f32(b2), f32(epsilon)
+    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
     for part in prange(parts):
         a, b = part * CHUNK, (part + 1) * CHUNK
-        adam_part(w[a:b], g[a:b], m[a:b], v[a:b], factor, share, keep, beta1, beta2, rate, root, least)
+        adam_part(w[a:b], g[a:b], m[a:b], v[a:b], factor, share, keep, beta1, beta2, rest1, rest2, rate, root, least)
 
 
 @kernel()
@@ -354,8 +361,9 @@ def rmsprop(
 ) -> None:
     """Update of one weight."""
     factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate, kept, least = f32(numbers[LEARNING_RATE]), f32(rho), f32(epsilon)
-    rmsprop_part(w, g, v, factor, share, rate, kept, least)
+    rate, least = f32(numbers[LEARNING_RATE]), f32(epsilon)
+    kept, rest = f32(rho), f32(1.0 - rho)
+    rmsprop_part(w, g, v, factor, share, rate, kept, rest, least)
 
 
 @kernel(parallel=True)
@@ -373,10 +381,11 @@ def rmsprop_parallel(
 ) -> None:
     """`rmsprop` in ``parts`` chunks."""
     factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate, kept, least = f32(numbers[LEARNING_RATE]), f32(rho), f32(epsilon)
+    rate, least = f32(numbers[LEARNING_RATE]), f32(epsilon)
+    kept, rest = f32(rho), f32(1.0 - rho)
     for part in prange(parts):
         a, b = part * CHUNK, (part + 1) * CHUNK
-        rmsprop_part(w[a:b], g[a:b], v[a:b], factor, share, rate, kept, least)
+        rmsprop_part(w[a:b], g[a:b], v[a:b], factor, share, rate, kept, rest, least)
 
 
 @kernel()
@@ -432,8 +441,9 @@ def lion(
     """Update of one weight."""
     factor, share = gradient_factor(scale, numbers), f32(decay)
     rate, beta1, beta2 = f32(numbers[LEARNING_RATE]), f32(b1), f32(b2)
+    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
     keep = f32(1.0 - numbers[LEARNING_RATE] * weight_decay)
-    lion_part(w, g, m, factor, share, keep, rate, beta1, beta2)
+    lion_part(w, g, m, factor, share, keep, rate, beta1, beta2, rest1, rest2)
 
 
 @kernel(parallel=True)
@@ -453,10 +463,11 @@ def lion_parallel(
     """`lion` in ``parts`` chunks."""
     factor, share = gradient_factor(scale, numbers), f32(decay)
     rate, beta1, beta2 = f32(numbers[LEARNING_RATE]), f32(b1), f32(b2)
+    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
     keep = f32(1.0 - numbers[LEARNING_RATE] * weight_decay)
     for part in prange(parts):
         a, b = part * CHUNK, (part + 1) * CHUNK
-        lion_part(w[a:b], g[a:b], m[a:b], factor, share, keep, rate, beta1, beta2)
+        lion_part(w[a:b], g[a:b], m[a:b], factor, share, keep, rate, beta1, beta2, rest1, rest2)
 
 
 @kernel()
@@ -480,10 +491,25 @@ def lamb(
     first, second = corrections(b1, b2, counters)
     rate, root = f32(1.0 / first), f32(1.0 / math.sqrt(second))
     beta1, beta2, least = f32(b1), f32(b2), f32(epsilon)
+    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
     for part in range(norms.shape[0]):
         a, b = part * CHUNK, (part + 1) * CHUNK
         lamb_part(
-            w[a:b], g[a:b], m[a:b], v[a:b], factor, share, linear, beta1, beta2, rate, root, least, norms[part]
+            w[a:b],
+            g[a:b],
+            m[a:b],
+            v[a:b],
+            factor,
+            share,
+            linear,
+            beta1,
+            beta2,
+            rest1,
+            rest2,
+            rate,
+            root,
+            least,
+            norms[part],
         )
     trust = lamb_trust(norms, numbers[LEARNING_RATE])
     for part in range(norms.shape[0]):
@@ -512,10 +538,25 @@ def lamb_parallel(
     first, second = corrections(b1, b2, counters)
     rate, root = f32(1.0 / first), f32(1.0 / math.sqrt(second))
     beta1, beta2, least = f32(b1), f32(b2), f32(epsilon)
+    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
     for part in prange(norms.shape[0]):
         a, b = part * CHUNK, (part + 1) * CHUNK
         lamb_part(
-            w[a:b], g[a:b], m[a:b], v[a:b], factor, share, linear, beta1, beta2, rate, root, least, norms[part]
+            w[a:b],
+            g[a:b],
+            m[a:b],
+            v[a:b],
+            factor,
+            share,
+            linear,
+            beta1,
+            beta2,
+            rest1,
+            rest2,
+            rate,
+            root,
+            least,
+            norms[part],
         )
     trust = lamb_trust(norms, numbers[LEARNING_RATE])
     for part in prange(norms.shape[0]):

@@ -1,7 +1,8 @@
 """Losses as operations: a float64 scalar forward, the derivative by the prediction on the way back.
 
-Every loss is ``weight`` times a mean over the samples of the logical batch (StepState.numbers[SAMPLES], not the batch of the
-plan, so that gradient accumulation gives the same numbers). The reported loss is without loss scale, derivatives with it.
+Every loss is ``weight`` times a mean over the samples of the logical batch (StepState.numbers[SAMPLES], not the batch
+of the plan, so that gradient accumulation gives the same numbers). The reported loss is without loss scale, derivatives
+are with it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ import numpy as np
 
 from nntrainer_py.tensor.kernels import cross_entropy, loss
 from nntrainer_py.tensor.operations.elementwise import same_memory
-from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Role, Run, Spec, Value, register
+from nntrainer_py.tensor.operations.record import (
+    Array,
+    Call,
+    Operation,
+    OperationKind,
+    Role,
+    Run,
+    Spec,
+    Value,
+    register,
+)
 from nntrainer_py.tensor.operations.softmax import rows, split
 
 SCALAR = Spec((1,), "float64", Role.SCALAR)

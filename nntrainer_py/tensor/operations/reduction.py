@@ -28,7 +28,7 @@ class BiasGradient(OperationKind):
         return {"out": Spec((1,) * axis + (g.shape[axis],) + (1,) * (len(g.shape) - axis - 1))}
 
     def scratch(self, operation: Operation, threads: int) -> int:
-        return 8 * operation.reads["g"].shape[operation.attributes["axis"]]
+        return 8 * int(operation.reads["g"].shape[operation.attributes["axis"]])
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         g, axis, out = arrays["g"], operation.attributes["axis"], arrays["out"].reshape(-1)

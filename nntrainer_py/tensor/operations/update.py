@@ -1,8 +1,8 @@
 """Optimizer updates, and the clipping of gradients by their global norm.
 
 An update changes ``weight`` and the optimizer's state in place. It reads ``gradient`` and, where gradients are clipped,
-``scale`` (a float64 scalar); the learning rate, the loss scale (taken out of the gradient again) and the count of updates
-come from the step state. Attribute ``decay``: ``decay * weight`` is added to the gradient.
+``scale`` (a float64 scalar); the learning rate, the loss scale (taken out of the gradient again) and the count of
+updates come from the step state. Attribute ``decay``: ``decay * weight`` is added to the gradient.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ import numpy as np
 
 from nntrainer_py.tensor.kernels import update
 from nntrainer_py.tensor.kernels.update import CHUNK
-from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Role, Run, Spec, Value, register
+from nntrainer_py.tensor.operations.record import (
+    Array,
+    Call,
+    Operation,
+    OperationKind,
+    Role,
+    Run,
+    Spec,
+    Value,
+    register,
+)
 
 SCALAR = Spec((1,), "float64", Role.SCALAR)
 PARALLEL_SIZE = 1 << 17
@@ -22,7 +32,7 @@ _ONE = np.ones(1)  # the scale of gradients that are not clipped
 
 
 class Update(OperationKind):
-    """Base of the updates: ``state`` and ``numbers`` name the operands and attributes that the kernel takes, in order."""
+    """Base of the updates: ``state`` and ``numbers`` name operands and attributes in the kernel's order."""
 
     pure = False
     elementwise = True
