@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.convolution_gather import (
@@ -22,6 +21,7 @@ from nntrainer_py.tensor.kernels.convolution_gather import (
     pack_pixels,
     scatter_tile,
 )
+from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.matmul import multiply_rows, pack_transposed
 from nntrainer_py.tensor.kernels.micro_kernel import ADD_COLUMN, ADD_ROWS, COLUMNS, ROWS
 
@@ -224,49 +224,19 @@ def gradient_part(
                     mode = ADD_ROWS
 
 
-@kernel()
+@kernel(forks=True)
 def forward(x: Array, w: Array, bias: Array, out: Array, geometry: Geometry, scratch: Array, parts: int) -> None:
-    """``forward_part`` on this thread."""
-    for part in range(parts):
-        forward_part(part, parts, x, w, bias, out, geometry, scratch)
+    """All parts of ``forward_part``, on as many threads."""
+    fork_join(forward_part, parts, (x, w, bias, out, geometry, scratch))
 
 
-@kernel(parallel=True)
-def forward_parallel(
-    x: Array, w: Array, bias: Array, out: Array, geometry: Geometry, scratch: Array, parts: int
-) -> None:
-    """``forward_part`` on several threads."""
-    for part in prange(parts):
-        forward_part(part, parts, x, w, bias, out, geometry, scratch)
-
-
-@kernel()
+@kernel(forks=True)
 def derivative(dy: Array, w: Array, bias: Array, dx: Array, geometry: Geometry, scratch: Array, parts: int) -> None:
-    """``derivative_part`` on this thread."""
-    for part in range(parts):
-        derivative_part(part, parts, dy, w, bias, dx, geometry, scratch)
+    """All parts of ``derivative_part``, on as many threads."""
+    fork_join(derivative_part, parts, (dy, w, bias, dx, geometry, scratch))
 
 
-@kernel(parallel=True)
-def derivative_parallel(
-    dy: Array, w: Array, bias: Array, dx: Array, geometry: Geometry, scratch: Array, parts: int
-) -> None:
-    """``derivative_part`` on several threads."""
-    for part in prange(parts):
-        derivative_part(part, parts, dy, w, bias, dx, geometry, scratch)
-
-
-@kernel()
+@kernel(forks=True)
 def gradient(x: Array, dy: Array, dw: Array, geometry: Geometry, accumulate: int, scratch: Array, parts: int) -> None:
-    """``gradient_part`` on this thread."""
-    for part in range(parts):
-        gradient_part(part, parts, x, dy, dw, geometry, accumulate, scratch)
-
-
-@kernel(parallel=True)
-def gradient_parallel(
-    x: Array, dy: Array, dw: Array, geometry: Geometry, accumulate: int, scratch: Array, parts: int
-) -> None:
-    """``gradient_part`` on several threads."""
-    for part in prange(parts):
-        gradient_part(part, parts, x, dy, dw, geometry, accumulate, scratch)
+    """All parts of ``gradient_part``, on as many threads."""
+    fork_join(gradient_part, parts, (x, dy, dw, geometry, accumulate, scratch))

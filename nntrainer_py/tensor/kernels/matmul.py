@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.micro_kernel import (
     ADD_ROWS,
     COLUMNS,
@@ -215,7 +215,7 @@ def matmul_part(
             )
 
 
-@kernel()
+@kernel(forks=True)
 def matmul(
     a: Array,
     transpose_a: int,
@@ -229,25 +229,5 @@ def matmul(
     scratch: Array,
     parts: int,
 ) -> None:
-    """``matmul_part`` on this thread; ``parts`` is 1 (the argument keeps the signatures of the two variants equal)."""
-    for part in range(parts):
-        matmul_part(part, parts, a, transpose_a, b, transpose_b, bias, c, rate, accumulate, relu, scratch)
-
-
-@kernel(parallel=True)
-def matmul_parallel(
-    a: Array,
-    transpose_a: int,
-    b: Array,
-    transpose_b: int,
-    bias: Array,
-    c: Array,
-    rate: Rate,
-    accumulate: int,
-    relu: int,
-    scratch: Array,
-    parts: int,
-) -> None:
-    """``matmul_part`` on ``parts`` threads."""
-    for part in prange(parts):
-        matmul_part(part, parts, a, transpose_a, b, transpose_b, bias, c, rate, accumulate, relu, scratch)
+    """All parts of ``matmul_part``, on as many threads."""
+    fork_join(matmul_part, parts, (a, transpose_a, b, transpose_b, bias, c, rate, accumulate, relu, scratch))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-from typing import Any
 
 import numba
 
-config: Any = importlib.import_module("numba.core.config")  # typed in some versions of Numba only
-_PREFERENCE = ("omp", "tbb", "workqueue")
+from nntrainer_py.tensor.kernels.compile import config, launcher, start_threads
 
 
 def limit() -> int:
@@ -32,7 +29,7 @@ def set_threads(count: int) -> int:
     """
     if not 1 <= count <= limit():
         raise ValueError(f"threads: expected an integer from 1 to {limit()}, got {count}")
-    _prefer_openmp()
+    start_threads()
     before = int(numba.get_num_threads())
     numba.set_num_threads(count)
     return before
@@ -40,16 +37,5 @@ def set_threads(count: int) -> int:
 
 def layer() -> str:
     """Name of the threading layer in use: ``omp``, ``tbb`` or ``workqueue``."""
-    from nntrainer_py.tensor.kernels.fork_join import touch
-
-    _prefer_openmp()
-    touch.function(1)
-    return str(importlib.import_module("numba.np.ufunc.parallel").threading_layer())
-
-
-def _prefer_openmp() -> None:
-    """Prefer the layer with the cheapest fork and join (3 against 55 us), unless the user or a running pool decided."""
-    launcher: Any = importlib.import_module("numba.np.ufunc.parallel")
-    decided = launcher._is_initialized or "NUMBA_THREADING_LAYER" in os.environ
-    if not decided and "NUMBA_THREADING_LAYER_PRIORITY" not in os.environ:
-        config.THREADING_LAYER_PRIORITY = list(_PREFERENCE)
+    start_threads()
+    return str(launcher.threading_layer())

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.micro_kernel import LANES, ROWS
 from nntrainer_py.tensor.kernels.winograd_phases import (
     gradient_multiply_part,
@@ -130,7 +130,7 @@ def gradient_plan(channels: int, filters: int, batch: int, height: int, width: i
     )
 
 
-@kernel()
+@kernel(forks=True)
 def product(
     x: Array,
     w: Array,
@@ -146,9 +146,9 @@ def product(
 ) -> None:
     """``out`` = convolution of ``x`` [N, inner, H, W] with ``w``, plus ``bias`` [outer] or nothing if it is empty.
 
-    ``flip`` 0: forward, w [outer, inner, 3, 3].  ``flip`` 1: derivative, x is the output's gradient, w [inner, outer,
-    3, 3] and the padding (top, left) is 2 minus the layer's.  ``plan`` is ``product_plan`` as an int64 array,
-    ``scratch`` has its ``nbytes(parts)``.
+    ``flip`` 0: forward, w [outer, inner, 3, 3]. ``flip`` 1: derivative, x is the output's gradient, w is [inner,
+    outer, 3, 3] and the padding (top, left) is 2 minus the layer's. ``plan`` is ``product_plan`` as an int64 array,
+    ``scratch`` has its ``nbytes(parts)``; ``parts`` threads share each phase.
     """
     inner, outer = x.shape[1], out.shape[1]
     down, across = (out.shape[2] + size - 1) // size, (out.shape[3] + size - 1) // size
@@ -163,67 +163,16 @@ def product(
         rows = min(chunk, every - first)
         tiles = rows * across
         v_plane, m_plane = tiles * inner + _PAD, tiles * block + _PAD
-        for p in range(parts):
-            tiles_part(
-                p, parts, size, 0, x, 0, inner, top, left, down, across, first, rows, v, v_plane, 0, slab + step * p
-            )
+        shape = (down, across, first, rows)
+        fork_join(tiles_part, parts, (size, 0, x, 0, inner, top, left, *shape, v, v_plane, 0, slab, step))
         for o in range(0, outer, block):
             if first == 0 or block < outer:
-                for p in range(parts):
-                    weights_part(p, parts, size, w, flip, o, block, inner, u, u_plane, slab + step * p)
-            for p in range(parts):
-                multiply_part(p, parts, size, inner, block, tiles, v, v_plane, u, u_plane, m, m_plane)
-            for p in range(parts):
-                outputs_part(
-                    p, parts, size, m, m_plane, out, bias, o, block, down, across, first, rows, slab + step * p
-                )
+                fork_join(weights_part, parts, (size, w, flip, o, block, inner, u, u_plane, slab, step))
+            fork_join(multiply_part, parts, (size, inner, block, tiles, v, v_plane, u, u_plane, m, m_plane))
+            fork_join(outputs_part, parts, (size, m, m_plane, out, bias, o, block, *shape, slab, step))
 
 
-@kernel(parallel=True)
-def product_parallel(
-    x: Array,
-    w: Array,
-    flip: int,
-    bias: Array,
-    out: Array,
-    top: int,
-    left: int,
-    size: int,
-    plan: Cut,
-    scratch: Array,
-    parts: int,
-) -> None:
-    """``product`` on ``parts`` threads."""
-    inner, outer = x.shape[1], out.shape[1]
-    down, across = (out.shape[2] + size - 1) // size, (out.shape[3] + size - 1) // size
-    chunk, block = plan[0], plan[1]
-    u = scratch.ctypes.data
-    v = u + 4 * plan[2]
-    m = v + 4 * plan[3]
-    slab, step = m + 4 * plan[4], 4 * plan[5]
-    every = x.shape[0] * down
-    u_plane = inner * block + _PAD
-    for first in range(0, every, chunk):
-        rows = min(chunk, every - first)
-        tiles = rows * across
-        v_plane, m_plane = tiles * inner + _PAD, tiles * block + _PAD
-        for p in prange(parts):
-            tiles_part(
-                p, parts, size, 0, x, 0, inner, top, left, down, across, first, rows, v, v_plane, 0, slab + step * p
-            )
-        for o in range(0, outer, block):
-            if first == 0 or block < outer:
-                for p in prange(parts):
-                    weights_part(p, parts, size, w, flip, o, block, inner, u, u_plane, slab + step * p)
-            for p in prange(parts):
-                multiply_part(p, parts, size, inner, block, tiles, v, v_plane, u, u_plane, m, m_plane)
-            for p in prange(parts):
-                outputs_part(
-                    p, parts, size, m, m_plane, out, bias, o, block, down, across, first, rows, slab + step * p
-                )
-
-
-@kernel()
+@kernel(forks=True)
 def gradient(
     x: Array,
     dy: Array,
@@ -255,92 +204,11 @@ def gradient(
                 rows = min(chunk, every - first)
                 tiles = rows * across
                 v_plane, m_plane = tiles * some + _PAD, tiles * block + _PAD
-                for p in range(parts):
-                    if o == 0 or chunk < every:
-                        tiles_part(
-                            p,
-                            parts,
-                            size,
-                            0,
-                            x,
-                            c,
-                            some,
-                            top,
-                            left,
-                            down,
-                            across,
-                            first,
-                            rows,
-                            v,
-                            v_plane,
-                            0,
-                            slab + step * p,
-                        )
-                    tiles_part(
-                        p, parts, size, 1, dy, o, block, 0, 0, down, across, first, rows, m, m_plane, 1, slab + step * p
-                    )
+                shape = (down, across, first, rows)
+                if o == 0 or chunk < every:
+                    fork_join(tiles_part, parts, (size, 0, x, c, some, top, left, *shape, v, v_plane, 0, slab, step))
+                fork_join(tiles_part, parts, (size, 1, dy, o, block, 0, 0, *shape, m, m_plane, 1, slab, step))
                 add = 1 if first > 0 else 0
-                for p in range(parts):
-                    gradient_multiply_part(p, parts, size, some, block, tiles, v, v_plane, m, m_plane, u, u_plane, add)
-            for p in range(parts):
-                weights_back_part(p, parts, size, u, u_plane, dw, c, some, o, block, accumulate, slab + step * p)
-
-
-@kernel(parallel=True)
-def gradient_parallel(
-    x: Array,
-    dy: Array,
-    dw: Array,
-    top: int,
-    left: int,
-    size: int,
-    accumulate: int,
-    plan: Cut,
-    scratch: Array,
-    parts: int,
-) -> None:
-    """``gradient`` on ``parts`` threads."""
-    channels, filters = x.shape[1], dy.shape[1]
-    down, across = (dy.shape[2] + size - 1) // size, (dy.shape[3] + size - 1) // size
-    chunk, some, block = plan[0], plan[1], plan[2]
-    u = scratch.ctypes.data
-    v = u + 4 * plan[3]
-    m = v + 4 * plan[4]
-    slab, step = m + 4 * plan[5], 4 * plan[6]
-    every = x.shape[0] * down
-    u_plane = some * block + _PAD
-    for c in range(0, channels, some):
-        for o in range(0, filters, block):
-            for first in range(0, every, chunk):
-                rows = min(chunk, every - first)
-                tiles = rows * across
-                v_plane, m_plane = tiles * some + _PAD, tiles * block + _PAD
-                for p in prange(parts):
-                    if o == 0 or chunk < every:
-                        tiles_part(
-                            p,
-                            parts,
-                            size,
-                            0,
-                            x,
-                            c,
-                            some,
-                            top,
-                            left,
-                            down,
-                            across,
-                            first,
-                            rows,
-                            v,
-                            v_plane,
-                            0,
-                            slab + step * p,
-                        )
-                    tiles_part(
-                        p, parts, size, 1, dy, o, block, 0, 0, down, across, first, rows, m, m_plane, 1, slab + step * p
-                    )
-                add = 1 if first > 0 else 0
-                for p in prange(parts):
-                    gradient_multiply_part(p, parts, size, some, block, tiles, v, v_plane, m, m_plane, u, u_plane, add)
-            for p in prange(parts):
-                weights_back_part(p, parts, size, u, u_plane, dw, c, some, o, block, accumulate, slab + step * p)
+                numbers = (size, some, block, tiles)
+                fork_join(gradient_multiply_part, parts, (*numbers, v, v_plane, m, m_plane, u, u_plane, add))
+            fork_join(weights_back_part, parts, (size, u, u_plane, dw, c, some, o, block, accumulate, slab, step))

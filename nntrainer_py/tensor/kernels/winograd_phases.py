@@ -89,15 +89,18 @@ def tiles_part(
     target: int,
     plane: int,
     panels: int,
-    slab: int,
+    slabs: int,
+    slab_step: int,
 ) -> None:
     """Transform the tile rows first..first + count of the batch for ``channels`` channels from ``channel`` on.
 
     ``kind`` as in ``_transform_tile``; ``down`` x ``across`` tiles an image, shifted by the padding (top, left).
     Lane l of tile t lies at target[plane, t, l], or with ``panels`` at target[plane, l / COLUMNS, t, l % COLUMNS].
+    Each part has a slab of scratch of its own, ``slab_step`` bytes from the last part's.
     """
     height, width = x.shape[2], x.shape[3]
     edge = size + 2 if kind == 0 else size
+    slab = slabs + slab_step * part
     patch = slab
     turned = slab + 4 * (size + 2) * (size + 2) * LANES
     unit = 0
@@ -145,13 +148,15 @@ def weights_part(
     inner: int,
     target: int,
     plane: int,
-    slab: int,
+    slabs: int,
+    slab_step: int,
 ) -> None:
     """target[plane, l / COLUMNS, k, l % COLUMNS] = transformed weights for ``count`` outer channels from ``first`` on.
 
     Without ``flip`` outer channels are filters and k are input channels; with it the other way round and each kernel is
     turned by 180 degrees.
     """
+    slab = slabs + slab_step * part
     unit = 0
     for block in range(0, count, LANES):
         for k0 in range(0, inner, LANES):
@@ -213,10 +218,12 @@ def outputs_part(
     across: int,
     first: int,
     count: int,
-    slab: int,
+    slabs: int,
+    slab_step: int,
 ) -> None:
     """Transform products back and store them as the channels channel..channel + channels of ``out``."""
     height, width = out.shape[2], out.shape[3]
+    slab = slabs + slab_step * part
     square = slab
     turned = slab + 4 * (size + 2) * (size + 2) * LANES
     edge = size + 2
@@ -301,10 +308,12 @@ def weights_back_part(
     first: int,
     filters: int,
     accumulate: int,
-    slab: int,
+    slabs: int,
+    slab_step: int,
 ) -> None:
     """dw[first:first + filters, channel:channel + channels] (+)= transformed back from ``u``."""
     every = dw.shape[1]
+    slab = slabs + slab_step * part
     piece = slab + 4 * 9 * LANES * LANES
     edge = size + 2
     unit = 0

@@ -146,8 +146,7 @@ def _winograd_product(
     from nntrainer_py.tensor.kernels import winograd
 
     cut = np.array(winograd.product_plan(x.shape[1], made[1], made[0], made[2], made[3], size), np.int64)
-    function = winograd.product if parts == 1 else winograd.product_parallel
-    return function.function, (x, w, flip, bias, out, *pad, size, cut, scratch, parts)
+    return winograd.product.function, (x, w, flip, bias, out, *pad, size, cut, scratch, parts)
 
 
 class Conv2d(_Convolution):
@@ -188,8 +187,7 @@ class Conv2d(_Convolution):
                 shapes.y, size, arrays["x"], arrays["w"], 0, bias, arrays["out"], pad, scratch, parts
             )
         geometry = window.geometry()
-        function = kernels.forward if parts == 1 else kernels.forward_parallel
-        return function.function, (arrays["x"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
+        return kernels.forward.function, (arrays["x"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
 
 
 class Conv2dDerivative(_Convolution):
@@ -237,8 +235,7 @@ class Conv2dDerivative(_Convolution):
                 shapes.x, size, arrays["g"], arrays["w"], 1, bias, arrays["out"], pad, scratch, parts
             )
         geometry = window.geometry()
-        function = kernels.derivative if parts == 1 else kernels.derivative_parallel
-        return function.function, (arrays["g"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
+        return kernels.derivative.function, (arrays["g"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
 
 
 class Conv2dGradient(_Convolution):
@@ -278,13 +275,11 @@ class Conv2dGradient(_Convolution):
         weight, add = arrays["out"].reshape(shapes.w), int(operation.accumulate)
         if size:
             cut = np.array(winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size), np.int64)
-            chosen = winograd.gradient if parts == 1 else winograd.gradient_parallel
             pad = window.padding[0], window.padding[2]
-            return chosen.function, (arrays["x"], arrays["g"], weight, *pad, size, add, cut, scratch, parts)
+            return winograd.gradient.function, (arrays["x"], arrays["g"], weight, *pad, size, add, cut, scratch, parts)
         geometry = window.geometry()
-        function = kernels.gradient if parts == 1 else kernels.gradient_parallel
         arguments = (arrays["x"], arrays["g"], weight, geometry, add, scratch, parts)
-        return function.function, arguments
+        return kernels.gradient.function, arguments
 
 
 register(Conv2d())

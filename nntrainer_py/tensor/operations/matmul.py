@@ -44,7 +44,6 @@ class _Product(OperationKind):
         from nntrainer_py.tensor.kernels import matmul as kernels
 
         parts = _parts(_flops(*self.sizes(operation)), run.threads)
-        function = kernels.matmul if parts == 1 else kernels.matmul_parallel
         added = np.empty(0, np.float32) if bias is None else bias.reshape(-1)
         relu = int(operation.attributes.get("activation") == "relu")
         rate = np.empty(0, np.float64)
@@ -62,7 +61,7 @@ class _Product(OperationKind):
             scratch,
             parts,
         )
-        return function.function, arguments
+        return kernels.matmul.function, arguments
 
 
 class Matmul(_Product):

@@ -112,7 +112,7 @@ def test_threads_do_not_change_a_bit():
     x, w, out, _, geometry = case(*CASES[4])
     y, dx, dw = (np.empty((2, *shape), np.float32) for shape in ((2, 33, *out), x.shape, w.shape))
     calls = [(kernels.forward, kernels.derivative, kernels.gradient, 1)]
-    calls.append((kernels.forward_parallel, kernels.derivative_parallel, kernels.gradient_parallel, 2))
+    calls.append((kernels.forward, kernels.derivative, kernels.gradient, 2))
     for i, (forward, derivative, gradient, parts) in enumerate(calls):
         forward(x, w, NONE, y[i], geometry, room(kernels.forward_scratch(40, 9, parts)), parts)
         derivative(y[0], w, NONE, dx[i], geometry, room(kernels.derivative_scratch(33, 40, 9, parts)), parts)

@@ -103,9 +103,9 @@ def test_threads_do_not_change_a_bit():
     y = forward(x, w, NONE, pad, 4)
     dx = derivative(y, w, shape, pad, 4)
     dw = gradient(x, y, np.empty_like(w), pad, 4)
-    np.testing.assert_array_equal(forward(x, w, NONE, pad, 4, 2, kernels.product_parallel), y)
-    np.testing.assert_array_equal(derivative(y, w, shape, pad, 4, 2, kernels.product_parallel), dx)
-    again = gradient(x, y, np.empty_like(w), pad, 4, 0, 2, kernels.gradient_parallel)
+    np.testing.assert_array_equal(forward(x, w, NONE, pad, 4, 2, kernels.product), y)
+    np.testing.assert_array_equal(derivative(y, w, shape, pad, 4, 2, kernels.product), dx)
+    again = gradient(x, y, np.empty_like(w), pad, 4, 0, 2, kernels.gradient)
     np.testing.assert_array_equal(again, dw)
 
 
