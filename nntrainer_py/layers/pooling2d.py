@@ -20,9 +20,9 @@ class Pooling2D(BuiltinLayer):
 
     Shapes: ``(N, C, H, W)`` to ``(N, C, H', W')`` with ``H' = floor((H + pads - pool) / stride) + 1``.
 
-    ``max`` takes the largest cell (the derivative goes to the first of equals), ``average`` the mean of the cells inside
-    the input (padding is not counted). ``global_max`` (derivative shared among all equals) and ``global_average`` reduce
-    the whole plane to one cell.
+    ``max`` takes the largest cell (the derivative goes to the first of equals), ``average`` the mean of the cells that
+    lie inside the input (padding is not counted). ``global_max`` (its derivative is shared among all equals) and
+    ``global_average`` reduce the whole plane to one cell.
     """
 
     keyword = "pooling2d"

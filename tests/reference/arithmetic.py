@@ -7,11 +7,16 @@ import numpy as np
 
 def binary(reads, attributes, state):
     a, b = reads["a"], reads["b"]
-    return (
-        {"out": {"add": a + b, "subtract": a - b, "multiply": a * b}[attributes["function"]]}
-        if attributes["function"] != "divide"
-        else {"out": a / b}
-    )
+    match attributes["function"]:
+        case "add":
+            return {"out": a + b}
+        case "subtract":
+            return {"out": a - b}
+        case "multiply":
+            return {"out": a * b}
+        case "divide":
+            return {"out": a / b}
+    raise KeyError(attributes["function"])
 
 
 def unary(reads, attributes, state):
@@ -43,6 +48,13 @@ def unary_derivative(reads, attributes, state):
     raise KeyError(attributes["function"])
 
 
+def round_to(reads, attributes, state):
+    x = reads["x"]
+    if attributes["type"] == "FP16":
+        return {"out": x.astype(np.float16).astype(np.float64)}
+    return {"out": np.clip(np.trunc(x), 0, 2 ** int(attributes["type"][4:]) - 1)}
+
+
 def reduce_sum(reads, attributes, state):
     return {"out": attributes.get("factor", 1.0) * reads["x"].sum(tuple(attributes["axes"]), keepdims=True)}
 
@@ -51,4 +63,4 @@ def broadcast(reads, attributes, state):
     return {"out": attributes.get("factor", 1.0) * np.broadcast_to(reads["x"], attributes["shape"])}
 
 
-REFERENCE = {f.__name__: f for f in (binary, unary, unary_derivative, reduce_sum, broadcast)}
+REFERENCE = {f.__name__: f for f in (binary, unary, unary_derivative, round_to, reduce_sum, broadcast)}

@@ -49,7 +49,8 @@ def conv2d_derivative(reads, attributes, state):
     ws = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     for i, j, rows, columns in _cells(attributes, (kh, kw), g.shape[2:]):
         padded[:, :, :, rows, columns] += np.einsum("ngohw,goc->ngchw", gs, ws[..., i, j])
-    return {"out": padded.reshape(g.shape[0], -1, *padded.shape[3:])[:, :, top : top + height, left : left + width]}
+    out = padded.reshape(g.shape[0], -1, *padded.shape[3:])[:, :, top : top + height, left : left + width]
+    return {"out": out + reads["bias"].reshape(1, -1, 1, 1) if "bias" in reads else out}
 
 
 def conv2d_gradient(reads, attributes, state):

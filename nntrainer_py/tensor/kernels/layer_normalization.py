@@ -87,7 +87,7 @@ def sums_part(
 def derivative_part(
     x: Array, g: Array, mean: Array, inverse: Array, gamma: Array, out: Array, begin: int, end: int
 ) -> None:
-    """``inverse * (h - mean(h) - n * mean(h * n))``, ``h = g * gamma``, ``n`` the normalised x. ``out`` may be ``g``."""
+    """``inverse * (h - mean(h) - n * mean(h * n))``, ``h = g * gamma``, ``n`` normalised x. ``out`` may be ``g``."""
     _, a, inner, b = x.shape
     for o in range(begin, end):
         for i in range(inner):

@@ -1,4 +1,4 @@
-"""Plain functions of one tensor (power, root, trigonometry, negation) and their derivatives, by NumPy's ufuncs.
+"""Plain functions of one tensor (power, root, trigonometry, negation, rounding); their derivatives. By NumPy's ufuncs.
 
 A derivative overwrites the operand it is computed from (``x`` or ``y``) where nobody reads that later.
 """
@@ -16,6 +16,8 @@ from nntrainer_py.tensor.operations.record import Array, Call, Operation, Operat
 FUNCTIONS: dict[str, np.ufunc] = {
     "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "negative": np.negative, "square": np.square,
 }  # fmt: skip
+#: integer types of a cast and their largest values
+INTEGERS: dict[str, int] = {"UINT4": (1 << 4) - 1, "UINT8": (1 << 8) - 1, "UINT16": (1 << 16) - 1}
 #: derivatives that are computed from the output
 FROM_OUTPUT = frozenset({"sqrt", "tan"})
 
@@ -34,6 +36,12 @@ def _power_derivative(x: Array, g: Array, exponent: Array, factor: Array, out: A
     with np.errstate(all="ignore"):
         np.power(x, exponent, out)
         np.multiply(out, factor, out)
+        np.multiply(out, g, out)
+
+
+def _square_derivative(x: Array, g: Array, two: Array, out: Array) -> None:
+    with np.errstate(all="ignore"):
+        np.multiply(x, two, out)
         np.multiply(out, g, out)
 
 
@@ -112,11 +120,48 @@ class UnaryDerivative(OperationKind):
         if function == "pow":
             exponent = float(operation.attributes["exponent"])
             power, factor = np.full(1, exponent - 1.0, np.float32), np.full(1, exponent, np.float32)
+            if exponent == 2.0:
+                return _square_derivative, (arrays["x"], g, factor, out)
             return _power_derivative, (arrays["x"], g, power, factor, out)
         if function == "tan":
             return _tan_derivative, (arrays["y"], g, np.ones(1, np.float32), out)
         return _DERIVATIVES[function], (arrays["y" if function in FROM_OUTPUT else "x"], g, out)
 
 
-for _kind in (Unary(), UnaryDerivative()):
+def _through_half(x: Array, half: Array, out: Array) -> None:
+    with np.errstate(all="ignore"):
+        np.copyto(half, x, casting="same_kind")
+        np.copyto(out, half)
+
+
+def _cut_off(x: Array, zero: Array, largest: Array, out: Array) -> None:
+    with np.errstate(all="ignore"):
+        np.trunc(x, out)
+        np.maximum(out, zero, out=out)
+        np.minimum(out, largest, out=out)
+
+
+class RoundTo(OperationKind):
+    """``x`` rounded to what ``type`` (FP16 or one of INTEGERS) can hold, as float32; NaN stays."""
+
+    name = "round_to"
+    elementwise = True
+    in_place = (("out", "x"),)
+
+    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
+        if attributes["type"] != "FP16" and attributes["type"] not in INTEGERS:
+            raise ValueError(f"no rounding to {attributes['type']!r}")
+        return {"out": Spec(reads["x"].shape)}
+
+    def scratch(self, operation: Operation, threads: int) -> int:
+        return 2 * operation.reads["x"].size if operation.attributes["type"] == "FP16" else 0
+
+    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
+        kind, x, out = operation.attributes["type"], arrays["x"].reshape(-1), arrays["out"].reshape(-1)
+        if kind == "FP16":
+            return _through_half, (x, run.scratch.view(np.float16)[: x.size], out)
+        return _cut_off, (x, np.zeros(1, np.float32), np.full(1, INTEGERS[kind], np.float32), out)
+
+
+for _kind in (Unary(), UnaryDerivative(), RoundTo()):
     register(_kind)
