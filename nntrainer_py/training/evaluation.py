@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from nntrainer_py.errors import NumericalError
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.engine import Program
+from nntrainer_py.training.metrics import ClassReport
 from nntrainer_py.training.tally import Tally
 
 OnBatch = Callable[[int], None]
@@ -73,6 +74,34 @@ def predict_batches(
     if tally is None:
         raise loader.dataset.error("there is no sample to evaluate")
     return _joined(predictions), _joined(labels), {"loss": tally.loss, **tally.metrics}
+
+
+def evaluate_classes(
+    compiled: Compiled,
+    loader: BatchLoader,
+    *,
+    names: Sequence[str] | None = None,
+    top: Sequence[int] = (1, 5),
+    on_batch: OnBatch | None = None,
+) -> tuple[dict[str, float], ClassReport]:
+    """One pass that also counts the confusions between the classes of the first output; keeps no prediction.
+
+    Raises:
+        UsageError: the first output is no row of at least two scores.
+    """
+    tally: Tally | None = None
+    report: ClassReport | None = None
+    for number, (program, batch) in enumerate(_passes(compiled, loader), 1):
+        if tally is None or report is None:
+            tally = Tally(program.lowered)
+            report = ClassReport(program.outputs[0][0].size, top, names)
+        tally.add(program, batch.count, batch.count)
+        report.add(program.outputs[0], batch.labels[0][: batch.count])
+        if on_batch is not None:
+            on_batch(number)
+    if tally is None or report is None:
+        raise loader.dataset.error("there is no sample to evaluate")
+    return {"loss": tally.loss, **tally.metrics}, report
 
 
 def _passes(compiled: Compiled, loader: BatchLoader) -> Iterator[tuple[Program, Batch]]:

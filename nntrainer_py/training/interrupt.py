@@ -50,6 +50,11 @@ class InterruptGuard:
         finally:
             self._saving -= 1
 
+    def check(self, message: str) -> None:
+        """Raise `InterruptedRun` with ``message`` when a signal came."""
+        if self.signal:
+            raise InterruptedRun(message, signal=self.signal)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if not self.signal:

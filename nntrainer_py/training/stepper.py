@@ -39,7 +39,11 @@ class Stepper:
         self._held = 0  # batches of the logical batch so far
         self._seen = 0  # and their samples
         self._program: Program | None = None
-        self.tally = Tally(compiled.lowered("train", batch_size))
+        lowered = compiled.lowered("train", batch_size)
+        self.tally = Tally(lowered)
+        # Running statistics move in the forward pass, before its loss is known to be finite: kept from before it.
+        live = compiled.weights(lowered)
+        self._state = [(live[w.key], live[w.key].copy()) for w in lowered.weights if not w.trainable]
         self.learning_rate = 0.0
 
     def prepare(self, sizes: Iterable[int]) -> None:
@@ -66,7 +70,7 @@ class Stepper:
         """One batch, and the update when it completes a logical batch; the mean loss of the batch, before the update.
 
         Raises:
-            NumericalError: the loss is not finite; nothing was updated by this batch.
+            NumericalError: the loss is not finite; this batch changed neither weights nor running statistics.
         """
         compiled, count = self._compiled, batch.count
         state, engine = compiled.state, compiled.engine
@@ -78,8 +82,12 @@ class Stepper:
             state.numbers[StepState.SAMPLES] = self._logical_samples(count)
         state.counters[StepState.OFFSET] = self._seen
         divisor = float(state.numbers[StepState.SAMPLES])
+        for live, kept in self._state:
+            np.copyto(kept, live)
         loss = engine.forward(program)
         if not np.isfinite(loss):
+            for live, kept in self._state:
+                np.copyto(live, kept)
             raise NumericalError(f"the loss is {loss}")
         loss = self.tally.add(program, count, divisor)
         engine.backward(program)

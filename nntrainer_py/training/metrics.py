@@ -1,0 +1,180 @@
+"""Metrics over samples: accuracy, top-k, confusion matrix, precision, recall and F1; mean absolute error and R2.
+
+Plain functions on arrays, and `ClassReport`, which gathers batch by batch so that no prediction must be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nntrainer_py.errors import UsageError
+
+Counts = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+
+def classes_of(values: ArrayLike) -> NDArray[np.int64]:
+    """The class of each sample: indices stay, rows of scores give the place of the largest (the first of equals)."""
+    array = np.asarray(values)
+    rows = array.reshape(len(array), -1)
+    if rows.shape[1] == 1:
+        return np.asarray(rows[:, 0], np.int64)
+    return np.asarray(rows.argmax(axis=1), np.int64)
+
+
+def accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
+    """Share of the samples whose predicted class is the label's; both are indices or rows (samples, classes)."""
+    found, wanted = classes_of(predictions), classes_of(labels)
+    _same_length(found, wanted)
+    return float(np.mean(found == wanted))
+
+
+def top_k_accuracy(scores: ArrayLike, labels: ArrayLike, k: int) -> float:
+    """Share of the samples whose label is among the ``k`` largest scores (samples, classes).
+
+    Of equal scores the one with the smaller index counts as larger, so that ``k = 1`` is `accuracy`.
+    """
+    rows = np.asarray(scores)
+    rows = rows.reshape(len(rows), -1)
+    wanted = classes_of(labels)
+    _same_length(rows, wanted)
+    return float(np.mean(_ranks(rows, wanted) < k))
+
+
+def confusion_matrix(predictions: ArrayLike, labels: ArrayLike, classes: int | None = None) -> Counts:
+    """Counts (classes, classes): the row is the label's class, the column the predicted one."""
+    found, wanted = classes_of(predictions), classes_of(labels)
+    _same_length(found, wanted)
+    size = classes or int(max(found.max(), wanted.max())) + 1
+    flat = np.bincount(wanted * size + found, minlength=size * size)
+    return flat.reshape(size, size).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFigures:
+    """For each class, arrays (classes,): a share is 0 where it has nothing to divide by."""
+
+    precision: Float64
+    recall: Float64
+    f1: Float64
+    support: Counts
+
+
+def precision_recall_f1(confusion: Counts) -> ClassFigures:
+    """``precision = hits / predicted``, ``recall = hits / present``, ``f1 = 2 * hits / (predicted + present)``."""
+    hits = np.diag(confusion).astype(np.float64)
+    predicted, present = confusion.sum(axis=0), confusion.sum(axis=1)
+    return ClassFigures(_share(hits, predicted), _share(hits, present), _share(2 * hits, predicted + present), present)
+
+
+def mean_absolute_error(predictions: ArrayLike, targets: ArrayLike) -> float:
+    """Mean of ``|y - t|`` over all elements."""
+    y, t = _pair(predictions, targets)
+    return float(np.abs(y - t).mean())
+
+
+def r2_score(predictions: ArrayLike, targets: ArrayLike) -> float:
+    """``1 - sum((y - t)**2) / sum((t - mean(t))**2)`` over all elements; see `Tally.metrics` for constant targets."""
+    y, t = _pair(predictions, targets)
+    squares, spread = float(((y - t) ** 2).sum()), float(((t - t.mean()) ** 2).sum())
+    if spread == 0.0:
+        return 1.0 if squares == 0.0 else 0.0
+    return 1.0 - squares / spread
+
+
+class ClassReport:
+    """Gathers a confusion matrix and top-k hits over batches.
+
+    Args:
+        classes: how many there are.
+        top: the k of which top-k accuracies are wanted; those above ``classes`` are left out.
+        names: of the classes, in index order.
+    """
+
+    def __init__(self, classes: int, top: Sequence[int] = (1, 5), names: Sequence[str] | None = None) -> None:
+        if classes < 2:
+            raise UsageError(f"a report on classes needs at least 2 of them, the model has {classes}")
+        self.confusion: Counts = np.zeros((classes, classes), np.int64)
+        self.names = tuple(names) if names is not None else tuple(map(str, range(classes)))
+        self._hits = {k: 0 for k in top if k <= classes}
+        self.samples = 0
+
+    def add(self, scores: ArrayLike, labels: ArrayLike) -> None:
+        """A batch: scores (samples, classes), labels as rows or indices."""
+        rows = np.asarray(scores)
+        rows = rows.reshape(len(rows), -1)
+        wanted = classes_of(labels)
+        self.confusion += confusion_matrix(rows, wanted, len(self.confusion))
+        ranks = _ranks(rows, wanted)
+        for k in self._hits:
+            self._hits[k] += int((ranks < k).sum())
+        self.samples += len(rows)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right samples."""
+        return float(np.trace(self.confusion)) / max(self.samples, 1)
+
+    @property
+    def top(self) -> dict[int, float]:
+        """Top-k accuracies by k."""
+        return {k: hits / max(self.samples, 1) for k, hits in self._hits.items()}
+
+    @property
+    def figures(self) -> ClassFigures:
+        """Precision, recall and F1 of each class."""
+        return precision_recall_f1(self.confusion)
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain values for JSON: accuracy, top-k, macro averages (over classes that are there), the matrix."""
+        figures = self.figures
+        present = (self.confusion.sum(axis=0) + self.confusion.sum(axis=1)) > 0
+        macro = {
+            name: float(getattr(figures, name)[present].mean()) if present.any() else 0.0
+            for name in ("precision", "recall", "f1")
+        }
+        return {
+            "samples": self.samples,
+            "accuracy": self.accuracy,
+            "top": {str(k): value for k, value in self.top.items()},
+            "macro": macro,
+            "classes": [
+                {
+                    "name": name,
+                    "precision": float(figures.precision[index]),
+                    "recall": float(figures.recall[index]),
+                    "f1": float(figures.f1[index]),
+                    "support": int(figures.support[index]),
+                }
+                for index, name in enumerate(self.names)
+            ],
+            "confusion": self.confusion.tolist(),
+        }
+
+
+def _ranks(rows: NDArray[Any], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many scores stand before that of the label; beyond every k where the label's score is NaN."""
+    own = rows[np.arange(len(rows)), wanted][:, None]
+    before = np.arange(rows.shape[1])[None, :] < wanted[:, None]
+    ranks = ((rows > own) | ((rows == own) & before)).sum(axis=1)
+    return np.where(np.isnan(own[:, 0]), np.iinfo(np.int64).max, ranks).astype(np.int64)
+
+
+def _share(part: Float64, whole: Counts) -> Float64:
+    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+
+
+def _pair(predictions: ArrayLike, targets: ArrayLike) -> tuple[Float64, Float64]:
+    y, t = np.asarray(predictions, np.float64).reshape(-1), np.asarray(targets, np.float64).reshape(-1)
+    _same_length(y, t)
+    return y, t
+
+
+def _same_length(first: NDArray[Any], second: NDArray[Any]) -> None:
+    if len(first) != len(second) or not len(first):
+        raise UsageError(f"expected as many predictions as labels, at least one: got {len(first)} and {len(second)}")
