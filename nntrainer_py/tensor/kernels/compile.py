@@ -165,8 +165,15 @@ class _Files:
         folder = cache_folders()[1]
         if folder is None:
             return
+        file = self._file(folder)
         try:
-            self._file(folder).save(key, data)
+            try:
+                file._load_index()
+            except OSError:
+                raise
+            except Exception:  # whatever a damaged index leads to: begin a new one
+                file.flush()
+            file.save(key, data)
         except OSError as error:  # a full disk must not stop a training run
             warnings.warn(f"cannot keep a compiled kernel in '{folder}': {error}", stacklevel=2)
 
