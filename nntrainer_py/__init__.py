@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nntrainer_py.errors import DataError, DescriptionError, NNTrainerError, NumericalError, UsageError
     from nntrainer_py.layers.base import Layer
     from nntrainer_py.layers.context import FinalizeContext, RunContext
+    from nntrainer_py.layers.functions import register_activation
     from nntrainer_py.model import Model
     from nntrainer_py.optimizers.base import Optimizer
     from nntrainer_py.registry import register_layer, register_loss, register_optimizer, register_scheduler
@@ -37,6 +38,7 @@ _WHERE = {
     "Tensor": "tensor.tensor",
     "TensorDim": "tensor.dim",
     "UsageError": "errors",
+    "register_activation": "layers.functions",
     "register_layer": "registry",
     "register_loss": "registry",
     "register_optimizer": "registry",
@@ -57,6 +59,7 @@ __all__ = [
     "TensorDim",
     "UsageError",
     "__version__",
+    "register_activation",
     "register_layer",
     "register_loss",
     "register_optimizer",

@@ -6,13 +6,14 @@ from nntrainer_py.errors import UsageError
 from nntrainer_py.layers.base import BuiltinLayer
 from nntrainer_py.layers.context import LayerEmitter
 from nntrainer_py.tensor.operations.elementwise import FROM_OUTPUT
+from nntrainer_py.tensor.operations.user_functions import USER_FUNCTIONS
 
 
 class Activation(BuiltinLayer):
     """Apply the function named by ``activation``.
 
     A derivative that can be had from the output is computed from it, so that the function may run in place; that of
-    swish, gelu, tanh_gelu, sigmoid_gelu, softplus and mish needs the input, which is then kept.
+    swish, gelu, tanh_gelu, sigmoid_gelu, mish and a user's function needs the input, which is then kept.
     """
 
     keyword = "activation"
@@ -27,6 +28,8 @@ class Activation(BuiltinLayer):
             ctx.output(x)
         elif self.activation == "softmax":
             ctx.output(ctx.run("softmax", x=x))
+        elif self.activation in USER_FUNCTIONS:
+            ctx.output(ctx.run("user_activation", x=x, function=self.activation))
         else:
             ctx.output(ctx.run("activation", x=x, function=self.activation))
 
@@ -36,6 +39,8 @@ class Activation(BuiltinLayer):
             ctx.derivative(0, g)
         elif self.activation == "softmax":
             ctx.derivative(0, ctx.run("softmax_derivative", y=y, g=g))
+        elif self.activation in USER_FUNCTIONS:
+            ctx.derivative(0, ctx.run("user_activation_derivative", g=g, x=x, function=self.activation))
         else:
             operand = {"y": y} if self.activation in FROM_OUTPUT else {"x": x}
             ctx.derivative(0, ctx.run("activation_derivative", g=g, function=self.activation, **operand))

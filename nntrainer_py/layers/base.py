@@ -14,9 +14,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter, Weight
+from nntrainer_py.layers.functions import ActivationKind
 from nntrainer_py.properties import (
     DTYPES,
     Configurable,
+    Property,
     boolean,
     connections,
     enum,
@@ -25,13 +27,6 @@ from nntrainer_py.properties import (
     shapes,
 )
 from nntrainer_py.tensor.initializers import INITIALIZERS
-
-#: words of the ``activation`` key, README and source spellings; the second is the canonical word
-ACTIVATION_ALIASES = {"quick_gelu": "sigmoid_gelu"}
-ACTIVATIONS = (
-    "tanh", "sigmoid", "relu", "swish", "gelu", "tanh_gelu", "sigmoid_gelu", "softmax", "softplus", "leaky_relu",
-    "elu", "selu", "mish", "none",
-)  # fmt: skip
 
 
 class Layer(Configurable):
@@ -55,7 +50,7 @@ class Layer(Configurable):
     input_shape = shapes(doc="Shape c:h:w of a model input; one per input.")
     trainable = boolean(True, doc="Whether the weights are updated.")
     flatten = boolean(False, doc="Insert a flatten layer after this one.")
-    activation = enum(ACTIVATIONS, None, aliases=ACTIVATION_ALIASES, doc="Insert an activation after this one.")
+    activation: Property[str | None] = Property(ActivationKind(), None, doc="Insert an activation after this one.")
     distribute = boolean(False, doc="Apply the layer to every height step (time_dist).")
     shared_from = name(default=None, doc="Use the weights of that layer.")
     clip_grad_by_norm = number(default=None, minimum=0.0, doc="Clip gradients by their global norm; 0 is off.")

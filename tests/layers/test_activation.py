@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from harness import Case, case_id, check
@@ -9,9 +11,10 @@ from reference.elementwise import FUNCTIONS
 
 from nntrainer_py.errors import UsageError
 from nntrainer_py.layers.activation import Activation
-from nntrainer_py.layers.base import ACTIVATIONS
+from nntrainer_py.layers.functions import ACTIVATIONS, register_activation
 from nntrainer_py.tensor.kernels import activation as kernels
 from nntrainer_py.tensor.operations.elementwise import FROM_INPUT, FROM_OUTPUT
+from nntrainer_py.tensor.operations.user_functions import USER_FUNCTIONS
 
 WORDS = [word for word in ACTIVATIONS if word != "none"]
 
@@ -93,3 +96,26 @@ def test_values_at_the_edges() -> None:
         y = np.empty_like(x)
         getattr(kernels, word)(x, y)
         assert y.tolist() == [low, high], word
+
+
+@pytest.fixture
+def cubic() -> Iterator[str]:
+    register_activation("Cubic", lambda x: x**3, lambda x: 3.0 * x.astype(np.float64) ** 2)
+    yield "cubic"
+    del USER_FUNCTIONS["cubic"]
+
+
+def test_a_function_of_ones_own(cubic: str) -> None:
+    check(Case(lambda: Activation(activation=cubic), [(3, 2, 3, 5)]))
+    check(Case(lambda: Activation(activation="CUBIC"), [(3, 2, 3, 5)]))
+
+
+def test_a_function_of_ones_own_must_fit() -> None:
+    with pytest.raises(UsageError, match="activation 'total': forward makes \\(\\) of an array of \\(1, 3\\)"):
+        register_activation("total", lambda x: x.sum(), lambda x: x)
+    with pytest.raises(UsageError, match="the activation 'relu' exists already"):
+        register_activation("relu", np.abs, np.sign)
+    with pytest.raises(UsageError, match="without blanks"):
+        register_activation("two words", np.abs, np.sign)
+    with pytest.raises(UsageError, match="did you mean 'relu'"):
+        Activation(activation="rellu")

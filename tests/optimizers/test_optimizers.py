@@ -310,3 +310,36 @@ def test_bad_properties() -> None:
 
 def test_an_optimizer_is_its_own_class() -> None:
     assert all(isinstance(optimizer, Optimizer) for optimizer, _, _ in RULES.values())
+
+
+class SignedMomentum(Optimizer):
+    """A user's optimizer, in NumPy."""
+
+    keyword = "signed_momentum"
+    state_names = ("velocity",)
+
+    def update(self, weight, gradient, state, rate, t):
+        state["velocity"] *= 0.5
+        state["velocity"] += np.sign(gradient)
+        weight -= rate / (1 + t) * state["velocity"]
+
+
+@pytest.mark.parametrize("options", ["plain", "decay", "clipped"])
+def test_an_optimizer_of_ones_own(options: str) -> None:
+    properties, decays, limit = OPTIONS[options]
+    lowered = lower(network(**properties), batch=BATCH, training=True, optimizer=SignedMomentum())
+    engine, program = start(lowered)
+    weights = [program.array(weight.value) for weight in lowered.weights]
+    weights[0][...] = 0.5
+
+    def rule(w, g, s, t, rate):
+        s["v"] = 0.5 * s.get("v", 0) + np.sign(g)
+        return w - rate / (1 + t) * s["v"]
+
+    plain = Plain(rule, [weights[0].reshape(FEATURES, UNITS), weights[1].reshape(UNITS)], decays, limit)
+    engine.state.numbers[:2] = 0.01, BATCH
+    for t, (x, target) in enumerate(batches(20)):
+        program.inputs[0][...] = x.reshape(program.inputs[0].shape)
+        program.labels[0][...] = target.reshape(program.labels[0].shape)
+        assert engine.step(program) == pytest.approx(plain.step(x, target, t, 0.01), rel=1e-5)
+    assert {value.name for value in lowered.optimizer_state} == {"dense:weight:velocity", "dense:bias:velocity"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
+from nntrainer_py.tensor.operations.user_functions import USER_FUNCTIONS
+
 _ALPHA, _SCALE = 1.6732632423543772, 1.0507009873554805
 
 
@@ -86,3 +88,14 @@ REFERENCE = {
     "zeros": zeros,
     "copy": copy,
 }
+
+
+def user_activation(reads, attributes, state):
+    return {"out": USER_FUNCTIONS[attributes["function"]][0](reads["x"])}
+
+
+def user_activation_derivative(reads, attributes, state):
+    return {"out": reads["g"] * USER_FUNCTIONS[attributes["function"]][1](reads["x"])}
+
+
+REFERENCE |= {"user_activation": user_activation, "user_activation_derivative": user_activation_derivative}
