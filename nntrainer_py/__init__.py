@@ -16,6 +16,7 @@ from nntrainer_py.version import __version__
 
 if TYPE_CHECKING:
     from nntrainer_py.errors import DataError, DescriptionError, NNTrainerError, NumericalError, UsageError
+    from nntrainer_py.estimators import NNClassifier, NNRegressor
     from nntrainer_py.layers.base import Layer
     from nntrainer_py.layers.context import FinalizeContext, RunContext
     from nntrainer_py.layers.functions import register_activation
@@ -31,6 +32,8 @@ _WHERE = {
     "FinalizeContext": "layers.context",
     "Layer": "layers.base",
     "Model": "model",
+    "NNClassifier": "estimators",
+    "NNRegressor": "estimators",
     "NNTrainerError": "errors",
     "NumericalError": "errors",
     "Optimizer": "optimizers.base",
@@ -51,6 +54,8 @@ __all__ = [
     "FinalizeContext",
     "Layer",
     "Model",
+    "NNClassifier",
+    "NNRegressor",
     "NNTrainerError",
     "NumericalError",
     "Optimizer",
