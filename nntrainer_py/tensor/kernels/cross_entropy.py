@@ -26,7 +26,7 @@ from nntrainer_py.tensor.kernels.softmax import largest, row_sum
 
 Array = npt.NDArray[Any]
 f32 = np.float32
-SAMPLES, LOSS_SCALE = 1, 2  # places in StepState.numbers
+SAMPLES, LOSS_SCALE, WRONG = 1, 2, 3  # places in StepState.numbers
 CODE, DETAIL = 0, 1  # places in StepState.status
 LABEL_OUT_OF_RANGE = 1
 SUM_TOLERANCE = 1e-3
@@ -68,12 +68,25 @@ def valid_probabilities(t: Array, row: int) -> bool:
 
 
 @kernel()
-def finish(sums: Array, divisor: float, rows: int, status: Array, loss: Array) -> None:
+def wrong_value(t: Array, row: int, indices: bool) -> float:
+    """What is wrong with a label: the class number, the first entry outside 0 .. 1, or the sum of the row."""
+    for j in range(1 if indices else t.shape[1]):
+        inside = t[row, j] >= NEGATIVE_TOLERANCE and t[row, j] <= 1.0 + SUM_TOLERANCE
+        if indices or not inside:
+            return float(t[row, j])
+    return row_mass(t, row)
+
+
+@kernel()
+def finish(
+    sums: Array, t: Array, indices: bool, divisor: float, rows: int, numbers: Array, status: Array, loss: Array
+) -> None:
     """Report the first bad row as its sample (``rows`` rows each), and add up the losses."""
     for i in range(sums.size):
         if sums[i] == BAD:
             if status[CODE] == 0:
                 status[CODE], status[DETAIL] = LABEL_OUT_OF_RANGE, i // rows
+                numbers[WRONG] = wrong_value(t, i, indices)
             break
     total(sums, divisor, loss)
 
@@ -156,7 +169,7 @@ def cross_softmax(
 ) -> None:
     """Softmax and mean cross entropy over the samples (of ``rows`` rows each)."""
     cross_softmax_rows(x, t, indices, weights, smoothing, out, sums, 0, x.shape[0])
-    finish(sums, numbers[SAMPLES] / factor, rows, status, loss)
+    finish(sums, t, indices, numbers[SAMPLES] / factor, rows, numbers, status, loss)
 
 
 @kernel(parallel=True)
@@ -180,7 +193,7 @@ def cross_softmax_parallel(
     for part in prange(parts):
         last = min((part + 1) * step, x.shape[0])
         cross_softmax_rows(x, t, indices, weights, smoothing, out, sums, part * step, last)
-    finish(sums, numbers[SAMPLES] / factor, rows, status, loss)
+    finish(sums, t, indices, numbers[SAMPLES] / factor, rows, numbers, status, loss)
 
 
 @kernel()
@@ -281,7 +294,7 @@ def cross_sigmoid(
             value += w * (np.float64(softplus_of(v)) - (label * np.float64(v) if label != 0.0 else 0.0))
             result[i, j] = sigmoid_of(v)
         sums[i] = value if good else BAD
-    finish(sums, numbers[SAMPLES] * rows * classes / factor, rows, status, loss)
+    finish(sums, t, indices, numbers[SAMPLES] * rows * classes / factor, rows, numbers, status, loss)
 
 
 @kernel()
@@ -363,7 +376,7 @@ def focal(
                 value -= target(label, weights, j, 0.0, 0.0) * (-math.expm1(log_p)) ** gamma * log_p
             result[i, j] = f32(math.exp(log_p))
         sums[i] = value if good else BAD
-    finish(sums, numbers[SAMPLES] / factor, rows, status, loss)
+    finish(sums, t, indices, numbers[SAMPLES] / factor, rows, numbers, status, loss)
 
 
 @kernel()

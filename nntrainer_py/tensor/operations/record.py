@@ -135,12 +135,13 @@ class Value:
 class StepState:
     """What changes from step to step, in small arrays that bound calls read; shared by all plans of a model."""
 
-    LEARNING_RATE, SAMPLES, LOSS_SCALE = range(3)
+    LEARNING_RATE, SAMPLES, LOSS_SCALE, WRONG = range(4)
     ITERATION, STEP, OFFSET, SEED = range(4)
     CODE, DETAIL = range(2)
 
     def __init__(self) -> None:
-        # numbers: learning rate; samples of the logical batch (the divisor of a mean loss); loss scale
+        # numbers: learning rate; samples of the logical batch (the divisor of a mean loss); loss scale;
+        # the value that `status` complains of
         self.numbers: NDArray[np.float64] = np.array([0.0, 1.0, 1.0, 0.0])
         # counters: updates done (t of Adam); step for random draws; index of the first sample in the logical batch
         self.counters: NDArray[np.int64] = np.zeros(4, np.int64)
