@@ -12,7 +12,8 @@ from nntrainer_py.data.loader import Batch
 from nntrainer_py.memory.plan import plan
 from nntrainer_py.tensor.operations.record import Operation, Role, Run, StepState, Value
 from nntrainer_py.training.compiled import Compiled, Mode
-from nntrainer_py.training.engine import LAUNCH, Store, transient
+from nntrainer_py.training.engine import Store, transient
+from nntrainer_py.training.launch import launch
 
 Where = Callable[[int], str]
 
@@ -85,7 +86,7 @@ def _first_operation(compiled: Compiled, mode: Mode, batch: Batch) -> tuple[Oper
         bound = {name: arrays(value) for name, value in (*operation.reads.items(), *operation.writes.items())}
         scratch = _aligned(size)
         function, arguments = operation.kind.bind(operation, bound, Run(run_state, compiled.options.threads, scratch))
-        with LAUNCH:
+        with launch(compiled.options.threads, numpy_inside=operation.kind.name == "opaque"):
             function(*arguments)
         for name, value in operation.writes.items():
             if value.root.role in (Role.OPTIMIZER,) or all_finite(bound[name]):

@@ -6,22 +6,18 @@ An :class:`Engine` owns the persistent memory of a model (weights, state, optimi
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import DataError, ForkError, NumericalError
+from nntrainer_py.errors import DataError, NumericalError
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.memory.arena import Arena
 from nntrainer_py.memory.plan import MemoryPlan
 from nntrainer_py.tensor.operations.record import Call, Phase, Role, Run, Status, StepState, Value
-
-#: one launch at a time in the process: Numba's threading layers are not safe against concurrent launches
-LAUNCH = threading.RLock()
+from nntrainer_py.training.launch import launch
 
 
 class Store:
@@ -67,6 +63,7 @@ class Program:
         self.outputs = [self.array(value) for value in lowered.outputs]
         self.predictions = [self.array(value) for value in lowered.predictions]
         self.metrics = {name: self.array(value) for name, value in lowered.metrics.items()}
+        self.opaque = any(operation.kind.name == "opaque" for operation in plan.operations)  # a user's NumPy inside
         self.forward: list[Call] = []
         self.backward: list[Call] = []
         self.update: list[Call] = []
@@ -110,7 +107,6 @@ class Engine:
         self.store = Store()
         self.threads = threads
         self._arena = Arena(0)
-        self._process = os.getpid()
 
     def program(self, lowered: Lowered, plan: MemoryPlan) -> Program:
         """Bind a plan. The transient block grows when needed; programs bound before must then be bound again."""
@@ -128,8 +124,7 @@ class Engine:
 
     def forward(self, program: Program) -> float:
         """Run the forward part; returns the loss (0 without one). Raises before anything was changed by an update."""
-        with LAUNCH:
-            self._check_process()
+        with launch(self.threads, numpy_inside=program.opaque):
             self.state.status[:] = 0
             for function, arguments in program.forward:
                 function(*arguments)
@@ -141,14 +136,14 @@ class Engine:
 
     def backward(self, program: Program) -> None:
         """Run the backward part with the updates that need no delay."""
-        with LAUNCH:
+        with launch(self.threads, numpy_inside=program.opaque):
             for function, arguments in program.backward:
                 function(*arguments)
         self._check_status(program)
 
     def update(self, program: Program) -> None:
         """Run the delayed updates (gradient accumulation)."""
-        with LAUNCH:
+        with launch(self.threads, numpy_inside=program.opaque):
             for function, arguments in program.update:
                 function(*arguments)
 
@@ -162,19 +157,14 @@ class Engine:
         self.state.counters[StepState.STEP] += 1
         return loss
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise ForkError(
-                "this process was forked from one that had already run a model; "
-                "start worker processes with the 'spawn' method and build the model there"
-            )
-
     def _check_status(self, program: Program) -> None:
         code, detail = int(self.state.status[StepState.CODE]), int(self.state.status[StepState.DETAIL])
         if code == Status.FINE:
             return
+        wrong = float(self.state.numbers[StepState.WRONG])
         what = {
-            Status.LABEL_OUT_OF_RANGE: "a label is not a class index or a row of probabilities that sums to 1",
+            Status.LABEL_OUT_OF_RANGE: "expected as label a class number or probabilities (of classes: summing to 1), "
+            f"got {wrong:g}",
             Status.INDEX_OUT_OF_RANGE: "an index is outside the table",
         }.get(Status(code), "bad data")
         raise DataError(f"sample {detail} of the batch: {what}")
