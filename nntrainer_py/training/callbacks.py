@@ -21,12 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nntrainer_py.training.history import EpochRow, History
-
-if TYPE_CHECKING:
-    from nntrainer_py.model import Model
+from nntrainer_py.training.trainee import Trainee
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class RunFacts:
         seconds_to_first_step: from the call of ``train`` until the first step was done; None before that.
     """
 
-    model: Model
+    model: Trainee
     epochs: int
     batch_size: int
     batches_per_epoch: int | None = None

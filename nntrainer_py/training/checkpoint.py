@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,8 @@ from nntrainer_py.formats import safetensors
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.graph.save import to_text
 from nntrainer_py.tensor.operations.record import StepState
+from nntrainer_py.training.trainee import Trainee
 from nntrainer_py.version import __version__
-
-if TYPE_CHECKING:
-    from nntrainer_py.model import Model
 
 FORMAT = "nntrainer_py checkpoint 1"
 MODEL_FORMAT = "nntrainer_py model 1"
@@ -71,7 +69,7 @@ class Summary:
     ini: str
 
 
-def save(path: Path, model: Model, progress: Progress, best_weights: Arrays | None) -> None:
+def save(path: Path, model: Trainee, progress: Progress, best_weights: Arrays | None) -> None:
     """Write a checkpoint atomically, verified before it takes the place of the one before.
 
     Raises:
@@ -100,13 +98,13 @@ def save(path: Path, model: Model, progress: Progress, best_weights: Arrays | No
     safetensors.save(path, tensors, metadata)
 
 
-def save_model(path: Path, model: Model) -> None:
+def save_model(path: Path, model: Trainee) -> None:
     """Write the weights with the description of the model, its classes and its normalization."""
     metadata = {"format": MODEL_FORMAT, "version": __version__, "epoch": str(model.epoch), **description(model)}
     safetensors.save(path, model.weights(), metadata)
 
 
-def description(model: Model) -> dict[str, str]:
+def description(model: Trainee) -> dict[str, str]:
     """Metadata from which the model can be built and used again; without ``ini`` where a layer has no keyword."""
     found: dict[str, str] = {}
     with contextlib.suppress(UsageError):
@@ -131,7 +129,7 @@ def summary(path: Path) -> Summary:
             raise file.error("its training state cannot be read") from None
 
 
-def restore(path: Path, model: Model, run: Mapping[str, Any]) -> tuple[Progress, dict[str, NDArray[Any]]]:
+def restore(path: Path, model: Trainee, run: Mapping[str, Any]) -> tuple[Progress, dict[str, NDArray[Any]]]:
     """Put weights, optimizer state and counters of a checkpoint into ``model``; its progress and best weights.
 
     The file is checked whole, against its hash, the model and ``run``, before anything is changed.
@@ -166,7 +164,7 @@ def restore(path: Path, model: Model, run: Mapping[str, Any]) -> tuple[Progress,
     return progress, best
 
 
-def load_weights(path: Path, model: Model) -> None:
+def load_weights(path: Path, model: Trainee) -> None:
     """Weights of a model file, a checkpoint, or any safetensors file with the same names, into ``model``.
 
     The file is checked whole before anything is changed. WeightFileError when a tensor is missing, left over, or of
@@ -192,7 +190,7 @@ def load_weights(path: Path, model: Model) -> None:
             model.epoch = int(epoch)
 
 
-def take_description(model: Model, file: SafetensorsFile) -> None:
+def take_description(model: Trainee, file: SafetensorsFile) -> None:
     """Class names and normalization of a file, where it has them."""
     names, scaling = file.metadata.get("class_names"), file.metadata.get("normalization")
     try:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.data.loader import Batch
+from nntrainer_py.errors import DataError
 from nntrainer_py.memory.plan import plan
 from nntrainer_py.tensor.operations.record import Operation, Role, Run, StepState, Value
 from nntrainer_py.training.compiled import Compiled, Mode
@@ -42,6 +43,16 @@ def find_origin(compiled: Compiled, mode: Mode, batch: Batch, where: Where) -> s
     operation, row = found
     sample = f", first in {where(int(batch.indices[row]))}" if row is not None else ""
     return f"it begins in the layer {operation.layer} ({operation.kind.name}){sample}"
+
+
+def data_fault(compiled: Compiled, error: DataError, batch: Batch, where: Where) -> DataError:
+    """An error that a kernel reported about sample k of the batch, about that sample of the data set."""
+    state = compiled.state
+    if not state.status[StepState.CODE]:
+        return error
+    row = int(state.status[StepState.DETAIL])
+    told = error.message.removeprefix(f"sample {row} of the batch")
+    return DataError(f"{where(int(batch.indices[row]))}{told}") if row < batch.count else error
 
 
 def all_finite(array: NDArray[Any]) -> bool:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.data.loader import Batch, BatchLoader
-from nntrainer_py.errors import NumericalError
+from nntrainer_py.errors import DataError, NumericalError
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training.compiled import Compiled
+from nntrainer_py.training.diagnosis import data_fault, find_origin
 from nntrainer_py.training.engine import Program
 from nntrainer_py.training.metrics import ClassReport
 from nntrainer_py.training.tally import Tally
@@ -112,7 +113,10 @@ def _passes(compiled: Compiled, loader: BatchLoader) -> Iterator[tuple[Program, 
         compiled.feed("evaluate", program, [a[:count] for a in batch.inputs], [a[:count] for a in batch.labels])
         state.numbers[StepState.SAMPLES] = count
         state.counters[StepState.OFFSET] = 0
-        compiled.engine.forward(program)
+        try:
+            compiled.engine.forward(program)
+        except DataError as error:
+            raise data_fault(compiled, error, batch, loader.dataset.where) from None
         yield program, batch
 
 
@@ -121,6 +125,4 @@ def _joined(parts: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
 
 
 def _where(compiled: Compiled, loader: BatchLoader, batch: Batch) -> str:
-    from nntrainer_py.training.diagnosis import find_origin
-
     return find_origin(compiled, "evaluate", batch, loader.dataset.where)

@@ -10,10 +10,10 @@ from nntrainer_py.data.loader import BatchLoader, measure_normalization
 from nntrainer_py.data.sections import DatasetSection
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.errors import UsageError
+from nntrainer_py.training.trainee import Trainee
 
 if TYPE_CHECKING:
     from nntrainer_py.graph.spec import SectionSpec
-    from nntrainer_py.model import Model
 
 USES = ("train", "valid", "test")
 
@@ -42,7 +42,7 @@ def open_section(section: SectionSpec, use: str) -> Dataset:
 
 
 def open_loaders(
-    model: Model,
+    model: Trainee,
     train: Any = None,
     valid: Any = None,
     test: Any = None,
@@ -85,7 +85,7 @@ def open_loaders(
     return Loaders(loaders["train"], loaders.get("valid"), loaders.get("test"), notices)
 
 
-def _normalize(model: Model, dataset: Dataset, section: SectionSpec | None) -> None:
+def _normalize(model: Trainee, dataset: Dataset, section: SectionSpec | None) -> None:
     if section is None or model.normalization is not None:
         return
     settings: DatasetSection = section.settings
@@ -94,7 +94,12 @@ def _normalize(model: Model, dataset: Dataset, section: SectionSpec | None) -> N
 
 
 def _loader(
-    model: Model, dataset: Dataset, section: SectionSpec | None, use: str, batch_size: int | None, shuffle: bool | None
+    model: Trainee,
+    dataset: Dataset,
+    section: SectionSpec | None,
+    use: str,
+    batch_size: int | None,
+    shuffle: bool | None,
 ) -> BatchLoader:
     settings: DatasetSection | None = None if section is None else section.settings
     shuffled = use == "train"

@@ -20,10 +20,10 @@ from nntrainer_py.training.engine import persistent
 from nntrainer_py.training.feeding import open_loaders
 from nntrainer_py.training.interrupt import InterruptGuard
 from nntrainer_py.training.stepper import Stepper
+from nntrainer_py.training.trainee import Trainee
 
 if TYPE_CHECKING:
     from nntrainer_py.data.loader import BatchLoader
-    from nntrainer_py.model import Model
 
 _SMOOTHING = 0.98
 _TOO_HIGH = 4.0
@@ -42,7 +42,7 @@ class RateSearch:
 
 
 def find_learning_rate(
-    model: Model,
+    model: Trainee,
     x: Any = None,
     y: Any = None,
     *,
@@ -72,7 +72,7 @@ def find_learning_rate(
         loaders.close()
 
 
-def _search(model: Model, loader: BatchLoader, rates: list[float]) -> RateSearch:
+def _search(model: Trainee, loader: BatchLoader, rates: list[float]) -> RateSearch:
     tried: list[float] = []
     losses: list[float] = []
     smoothed: list[float] = []
@@ -115,7 +115,7 @@ def _result(rates: list[float], losses: list[float], smoothed: list[float]) -> R
 class _Keeper:
     """Copies of everything that a step changes."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Trainee) -> None:
         self._model = model
         lowered: Lowered = model.lowered("train")
         model.weights()

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from nntrainer_py.data.loader import Batch, BatchLoader
-from nntrainer_py.errors import InterruptedRun, NumericalError, UsageError
+from nntrainer_py.errors import DataError, InterruptedRun, NumericalError, UsageError
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training import evaluation
 from nntrainer_py.training.best import Best
 from nntrainer_py.training.callbacks import BatchReport, Callback, CallbackList, RunFacts, TrainingResult
-from nntrainer_py.training.diagnosis import find_origin
+from nntrainer_py.training.diagnosis import data_fault, find_origin
 from nntrainer_py.training.history import EpochRow
 from nntrainer_py.training.interrupt import InterruptGuard
 from nntrainer_py.training.saving import Saving
 from nntrainer_py.training.settings import TrainSettings
 from nntrainer_py.training.stepper import Stepper
-
-if TYPE_CHECKING:
-    from nntrainer_py.model import Model
+from nntrainer_py.training.trainee import Trainee
 
 
 def train(
-    model: Model,
+    model: Trainee,
     loader: BatchLoader,
     valid: BatchLoader | None = None,
     test: BatchLoader | None = None,
@@ -53,7 +50,7 @@ class Training:
 
     def __init__(
         self,
-        model: Model,
+        model: Trainee,
         loader: BatchLoader,
         valid: BatchLoader | None,
         test: BatchLoader | None,
@@ -205,6 +202,8 @@ class Training:
     def _step(self, epoch: int, batch: Batch) -> float:
         try:
             return self._stepper.step(batch)
+        except DataError as error:
+            raise data_fault(self._compiled, error, batch, self._loader.dataset.where) from None
         except NumericalError as error:
             origin = find_origin(self._compiled, "train", batch, self._loader.dataset.where)
             step = self._stepper.step_count + 1

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nntrainer_py.data.loader import BatchLoader
 from nntrainer_py.errors import NumericalError
@@ -21,9 +21,7 @@ from nntrainer_py.training.preflight import check_writable
 from nntrainer_py.training.run_lock import RunLock
 from nntrainer_py.training.settings import TrainSettings
 from nntrainer_py.training.tally import Tally
-
-if TYPE_CHECKING:
-    from nntrainer_py.model import Model
+from nntrainer_py.training.trainee import Trainee
 
 #: bytes of header and JSON that a checkpoint may have besides its tensors, for the check of the free space
 _SPARE = 1 << 20
@@ -37,7 +35,7 @@ class Saving:
     """
 
     def __init__(
-        self, model: Model, settings: TrainSettings, facts: RunFacts, guard: InterruptGuard, told: Callback
+        self, model: Trainee, settings: TrainSettings, facts: RunFacts, guard: InterruptGuard, told: Callback
     ) -> None:
         self._model = model
         self._settings = settings
