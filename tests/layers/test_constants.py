@@ -33,12 +33,16 @@ CASES = [
     Case(lambda: PositionalEncoding(max_timestep=3), [(1, 2, 3, 5)], "positions, odd width"),
     *(
         Case(
-            lambda k=classes: CentroidKNN(num_class=k), [shape], f"centroids {classes} {shape}", label=one_hot,
-            weights=counts, differentiable_inputs=[False],
-        )  # fmt: skip
+            lambda k=classes: CentroidKNN(num_class=k),
+            [shape],
+            f"centroids {classes} {shape}",
+            label=one_hot,
+            weights=counts,
+            differentiable_inputs=[False],
+        )
         for classes, shape in [(3, (5, 1, 1, 4)), (1, (1, 1, 1, 1)), (7, (4, 2, 3, 2))]
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)

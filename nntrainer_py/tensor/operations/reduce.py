@@ -10,6 +10,21 @@ import numpy as np
 from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
 
 
+def folded(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[int], list[bool]]:
+    """Four axes with neighbours of the same fate made one, so that the innermost loop is long; and which are summed."""
+    sizes: list[int] = []
+    reduced: list[bool] = []
+    for axis, size in enumerate(shape):
+        gone = axis in axes
+        if reduced and (reduced[-1] is gone or size == 1):
+            sizes[-1] *= size
+        else:
+            sizes.append(size)
+            reduced.append(gone)
+    missing = 4 - len(sizes)
+    return [1] * missing + sizes, [False] * missing + reduced
+
+
 class ReduceSum(OperationKind):
     """``out = factor * sum of x over axes`` (a tuple, 0 to 3); they become 1. A mean has the factor 1 / count."""
 
@@ -28,11 +43,11 @@ class ReduceSum(OperationKind):
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import reduce as kernels
 
-        x, out = arrays["x"], arrays["out"].reshape(-1)
-        axes, steps, step = operation.attributes["axes"], [0, 0, 0, 0], 1
+        out, (shape, reduced) = arrays["out"].reshape(-1), folded(arrays["x"].shape, operation.attributes["axes"])
+        x, steps, step = arrays["x"].reshape(shape), [0, 0, 0, 0], 1
         for axis in (3, 2, 1, 0):
-            if axis not in axes:
-                steps[axis], step = step, step * x.shape[axis]
+            if not reduced[axis]:
+                steps[axis], step = step, step * shape[axis]
         factor, sums = float(operation.attributes.get("factor", 1.0)), run.scratch.view(np.float64)
         return kernels.reduce_sum.function, (x, tuple(steps), factor, sums, out, operation.accumulate)
 
