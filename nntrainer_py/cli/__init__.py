@@ -1,1 +1,1 @@
-"""The commands: ``nntrainer-train`` and its siblings. Everything heavy is imported inside the functions that need it."""
+"""The commands: ``nntrainer-train`` and its siblings. What is heavy is imported inside the functions that need it."""

@@ -162,11 +162,22 @@ def notify(notices: Iterable[Notice | str]) -> None:
         say(text if text.startswith("warning: ") else f"warning: {text}")
 
 
+def say_if_cold() -> None:
+    """Explain the wait of the first run on a machine, whose kernels must be compiled."""
+    from nntrainer_py.tensor.kernels.compile import cache_folders
+
+    found, target = cache_folders()
+    if not any(any(folder.iterdir()) for folder in {*found, *([target] if target else [])} if folder.is_dir()):
+        say("compiling kernels for this machine; this takes up to a minute, and only once")
+
+
 def run(parser: Parser, function: Callable[[argparse.Namespace], int], argv: Sequence[str] | None = None) -> int:
     """Parse, call, and turn whatever goes wrong into a message and an exit code."""
     _tolerate_every_name()
     try:
-        arguments = parser.parse_args(argv)
+        words = list(sys.argv[1:] if argv is None else argv)
+        arguments = parser.parse_args(words)
+        arguments.words, arguments.prog = words, parser.prog
     except SystemExit as end:  # argparse ends the process for --help and wrong usage
         return _flushed(int(end.code or 0))
     before = _end_on_termination()
@@ -181,6 +192,11 @@ def run(parser: Parser, function: Callable[[argparse.Namespace], int], argv: Seq
         return 130
     except BrokenPipeError:
         return _closed_pipe()
+    except OSError as error:
+        _traceback(arguments)
+        place = "" if error.filename is None else f"{printable(str(error.filename))}: "
+        say(f"error: {place}{error.strerror or error}")
+        return 3
     except MemoryError:
         _traceback(arguments)
         say("error: there is not enough memory; a smaller batch_size or a memory_budget may help")

@@ -28,6 +28,14 @@ def epoch_line(row: EpochRow, epochs: int, best: bool) -> str:
     return f"epoch {row.epoch:>{len(str(epochs))}}/{epochs}: {', '.join(parts)}{' (best)' if best else ''}"
 
 
+def beginning(run: RunFacts) -> str:
+    """From where a resumed run goes on; empty for a new one."""
+    if run.start_epoch == 1 and not run.start_batch:
+        return ""
+    inside = f", batch {run.start_batch + 1}" if run.start_batch else ""
+    return f"resumed at epoch {run.start_epoch}{inside} ({run.step} steps are done)"
+
+
 class Lines(Callback):
     """Plain lines: one an epoch, and a sign of life inside long epochs. Pure ASCII, nothing that moves."""
 
@@ -35,8 +43,14 @@ class Lines(Callback):
         self._stream = stream or sys.stdout
         self._last = time.monotonic()
 
+    def train_begin(self, run: RunFacts) -> None:
+        if beginning(run):
+            self._line(beginning(run))
+
     def batch_end(self, run: RunFacts, batch: BatchReport) -> None:
-        if time.monotonic() - self._last >= _QUIET_TIME:
+        if run.seconds_to_first_step is None or batch.batch == 1:
+            self._last = time.monotonic()  # kernels were compiled
+        elif time.monotonic() - self._last >= _QUIET_TIME:
             total = "" if run.batches_per_epoch is None else f"/{run.batches_per_epoch}"
             shown = figures({"loss": batch.mean_loss, **batch.metrics})
             self._line(f"epoch {batch.epoch}/{run.epochs}, batch {batch.batch}{total}: {shown}")
@@ -62,6 +76,8 @@ class Bar(Callback):
     def train_begin(self, run: RunFacts) -> None:
         from tqdm import tqdm
 
+        if beginning(run):
+            print(beginning(run), file=self._lines, flush=True)
         per_epoch = run.samples_per_epoch
         total = None if per_epoch is None else per_epoch * run.epochs
         done = 0 if per_epoch is None else per_epoch * (run.start_epoch - 1) + run.start_batch * run.batch_size
@@ -110,13 +126,20 @@ class JsonLines(Callback):
 class LogFile(Callback):
     """The lines of `Lines` with the time of day in a file of the run folder, flushed line by line."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8", errors="backslashreplace")
+    def __init__(self, path: Path, title: str) -> None:
+        self._path = path
+        self._title = title
+        self._file: IO[str] | None = None
 
     def note(self, text: str) -> None:
         """Add one line."""
-        self._file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-        self._file.flush()
+        if self._file is not None:
+            self._file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+            self._file.flush()
+
+    def train_begin(self, run: RunFacts) -> None:
+        self._file = self._path.open("a", encoding="utf-8", errors="backslashreplace")
+        self.note(f"{self._title}, {run.epochs} epochs; {beginning(run) or 'a new run'}")
 
     def epoch_end(self, run: RunFacts, row: EpochRow) -> None:
         self.note(epoch_line(row, run.epochs, run.best_epoch == row.epoch and row.valid_loss is not None))
@@ -126,7 +149,8 @@ class LogFile(Callback):
 
     def train_end(self, run: RunFacts, result: TrainingResult) -> None:
         self.note(f"ended after epoch {result.epoch}, step {result.step}: {result.reason or result.ended}")
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def follower(*, quiet: bool, as_json: bool) -> Callback | None:

@@ -1,7 +1,7 @@
 """What a model is before it runs: the table of its layers and the memory that it will take, as plain values.
 
-``nntrainer-train --check`` prints it, a run keeps it (``layout.json``), ``nntrainer-inspect`` and ``nntrainer-report`` show
-it with the picture of the plan.
+``nntrainer-train --check`` prints it, a run keeps it (``layout.json``), ``nntrainer-inspect`` and ``nntrainer-report``
+show it with the picture of the plan.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import platform
 import sys
 import time
@@ -15,7 +17,7 @@ from nntrainer_py.cli import run_folder as files
 from nntrainer_py.cli.console import LogFile, follower
 from nntrainer_py.cli.process import peak_memory, resident_memory, seconds_since_start
 from nntrainer_py.cli.quantities import amount, duration, figures
-from nntrainer_py.errors import MissingExtraError, NNTrainerError, NumericalError, printable
+from nntrainer_py.errors import DataError, MissingExtraError, NNTrainerError, NumericalError, printable
 from nntrainer_py.formats.atomic import write_atomically
 from nntrainer_py.training.callbacks import BatchReport, Callback, HistoryFiles, RunFacts, TrainingResult
 from nntrainer_py.training.history import EpochRow
@@ -26,11 +28,10 @@ if TYPE_CHECKING:
     from nntrainer_py.cli.run_folder import RunFolder
     from nntrainer_py.model import Model
     from nntrainer_py.training.feeding import Loaders
-    from nntrainer_py.training.settings import TrainSettings
 
 
 class Recorder:
-    """Writes the files of a run. `begin` before it, `finish` after it, in whatever way it ended."""
+    """Writes the files of a run: some when it begins, some after each epoch, the rest with `finish`."""
 
     def __init__(self, model: Model, folder: RunFolder, arguments: argparse.Namespace, loaders: Loaders) -> None:
         self._model = model
@@ -38,55 +39,54 @@ class Recorder:
         self._loaders = loaders
         self._arguments = arguments
         self._name = Path(arguments.model).name
-        self._started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        self._resident = resident_memory()
-        self._watcher = _Watcher(folder, loaders.valid is not None)
-        self._log = LogFile(folder / files.LOG)
+        self._watcher = _Watcher(model, folder, self._name, loaders.valid is not None)
         shown = follower(quiet=arguments.quiet, as_json=arguments.json)
+        log = LogFile(folder / files.LOG, f"nntrainer_py {__version__}: training {self._name}")
         written = HistoryFiles(folder / files.HISTORY, folder / files.HISTORY_LINES)
-        #: to be called by the run
-        self.callbacks: list[Callback] = [written, self._watcher, *([shown] if shown else []), self._log]
+        #: to be called by the run; the files come first, so that what is told is safe
+        self.callbacks: list[Callback] = [self._watcher, written, log, *([shown] if shown else [])]
 
-    def begin(self, settings: TrainSettings) -> None:
-        """Keep what the run is made of."""
-        from nntrainer_py.graph.save import to_text
+    @property
+    def began(self) -> bool:
+        """The run got as far as its first step; before that nothing was written."""
+        return self._watcher.began
 
-        text = to_text(self._model.spec, self._folder.path.absolute())
-        _write(self._folder / files.DESCRIPTION, text)
-        _write_json(self._folder / files.INPUTS, inputs_of(self._model))
-        going_on = " (resumed)" if settings.resume else ""
-        self._log.note(f"nntrainer_py {__version__}: training {self._name} for {settings.epochs} epochs{going_on}")
+    def nothing_to_do(self, result: TrainingResult) -> None:
+        """A resumed run that is complete already: say so, and touch nothing."""
+        if self._arguments.json:
+            print(json.dumps({"event": "result", "folder": str(self._folder.path), "ended": result.ended}))
+        else:
+            self._say(result.reason)
 
     def finish(self, error: NNTrainerError | None) -> None:
         """Weights, results and pictures; the last lines on the terminal."""
         result = self._watcher.result
-        if result is None or result.ended == "nothing to do":
-            if result is not None:
-                self._say(f"nothing to do: {result.reason}")
+        if result is None:
             return
-        if not isinstance(error, NumericalError) and result.step:
+        if not isinstance(error, NumericalError):
             self._model.save(self._folder / files.WEIGHTS, training_state=True)
+            self._model.save(self._folder / files.MODEL)
         from nntrainer_py.cli.layout import layout_of
 
         loaders = (self._loaders.train, self._loaders.valid, self._loaders.test)
         data = sum(loader.buffer_bytes for loader in loaders if loader is not None)
         layout = layout_of(self._model, self._name, data)
-        _write_json(self._folder / files.LAYOUT, layout.as_record())
+        write_json(self._folder / files.LAYOUT, layout.as_record())
         record = self._record(result, layout, error)
-        _write_json(self._folder / files.RESULT, record)
-        missing = self._pictures(result, failed=error is not None)
+        write_json(self._folder / files.RESULT, record)
+        missing = self._pictures(result, whole=error is None)
         if self._arguments.json:
             print(json.dumps({"event": "result", "folder": str(self._folder.path), **record}, allow_nan=False))
-        else:
+        elif not self._arguments.quiet:
             self._report(result, record, missing, error)
 
     def _record(self, result: TrainingResult, layout: Layout, error: NNTrainerError | None) -> dict[str, Any]:
         last = result.history[-1] if len(result.history) else None
-        options = self._model.compiled.options
+        memory = layout.memory
         return {
             "model": self._name,
             "version": __version__,
-            "started": self._started,
+            "started": self._watcher.started,
             "ended": result.ended,
             "reason": result.reason,
             "exit_code": 0 if error is None else error.exit_code,
@@ -96,20 +96,21 @@ class Recorder:
             "best": None if result.best is None else {"epoch": result.best_epoch, **_figures(result.best)},
             "weights_of_epoch": result.best_epoch if result.restored else result.epoch,
             "test": None if result.test is None else _finite(dict(result.test)),
-            "seed": options.seed,
-            "threads": options.threads,
+            "seed": self._model.compiled.options.seed,
+            "threads": self._model.compiled.options.threads,
             "batch_size": self._model.batch_size,
+            "parameters": layout.parameters,
             "memory": {
                 "planned": {
-                    "weights": layout.memory.weights + layout.memory.state,
-                    "optimizer": layout.memory.optimizer,
-                    "gradients": layout.memory.gradients,
-                    "arena": layout.memory.arena,
-                    "lower_bound": layout.memory.lower_bound,
-                    "data": layout.memory.data,
-                    "total": layout.memory.total,
+                    "weights": memory.weights + memory.state,
+                    "optimizer": memory.optimizer,
+                    "gradients": memory.gradients,
+                    "arena": memory.arena,
+                    "lower_bound": memory.lower_bound,
+                    "data": memory.data,
+                    "total": memory.total,
                 },
-                "resident_before": self._resident,
+                "resident_before": self._watcher.resident,
                 "peak_resident": peak_memory(),
             },
             "seconds": round(result.seconds, 3),
@@ -118,20 +119,20 @@ class Recorder:
             "environment": environment(),
         }
 
-    def _pictures(self, result: TrainingResult, *, failed: bool) -> str:
+    def _pictures(self, result: TrainingResult, *, whole: bool) -> str:
         """Draw curves and confusion matrix; what is missing for that, if anything."""
-        from nntrainer_py.cli import pictures
-        from nntrainer_py.cli.confusion import confusion_of
+        from nntrainer_py.cli import confusion, pictures
 
-        confusion = None
-        if not failed and self._loaders.valid is not None:
-            confusion = confusion_of(self._model, self._loaders.valid)
-            if confusion is not None:
-                _write_json(self._folder / files.EVALUATION, confusion.as_record())
+        report = None
+        if whole and self._loaders.valid is not None:
+            report = confusion.class_report(self._model, self._loaders.valid)
+            if report is not None:
+                write_json(self._folder / files.EVALUATION, {"data": "valid", **report.as_record()})
         try:
-            pictures.draw_curves(result.history, self._folder / files.CURVES, self._name)
-            if confusion is not None:
-                pictures.draw_confusion(confusion, self._folder / files.CONFUSION)
+            if len(result.history):
+                pictures.draw_curves(result.history, self._folder / files.CURVES, self._name)
+            if report is not None:
+                pictures.draw_confusion(report.names, report.confusion, self._folder / files.CONFUSION)
         except MissingExtraError as error:
             return error.message
         return ""
@@ -139,37 +140,53 @@ class Recorder:
     def _report(
         self, result: TrainingResult, record: Mapping[str, Any], missing: str, error: NNTrainerError | None
     ) -> None:
+        lines: list[tuple[str, str]] = []
         if error is None:
             first = self._watcher.seconds_to_first_step
-            began = "" if first is None else f" (first step {duration(first)} after the start)"
-            why = f": {result.reason}" if result.reason else ""
-            self._say(f"{result.ended} done{why}" if result.ended == "epochs" else f"{result.ended}{why}", newline=True)
-            self._say(f"time      {duration(result.seconds)}{began}")
+            began = "" if first is None else f", first step {duration(first)} after the start"
+            lines.append(("done", f"{result.reason or result.ended} ({duration(result.seconds)}{began})"))
         if result.best is not None and result.best.valid_loss is not None:
             shown = figures({"loss": result.best.valid_loss, **result.best.valid_metrics}, "valid_")
-            self._say(f"best      epoch {result.best_epoch}: {shown}{' (restored)' if result.restored else ''}")
+            lines.append(("best", f"epoch {result.best_epoch}: {shown}{' (restored)' if result.restored else ''}"))
         if result.test is not None:
-            self._say(f"test      {figures(dict(result.test))}")
+            lines.append(("test", figures(dict(result.test))))
         memory = record["memory"]
-        peak = "" if memory["peak_resident"] is None else f", process at most {amount(memory['peak_resident'])}"
-        self._say(f"memory    planned {amount(memory['planned']['total'])}{peak}")
+        peak = "" if memory["peak_resident"] is None else f"; the process had {amount(memory['peak_resident'])} at most"
+        lines.append(("memory", f"planned {amount(memory['planned']['total'])}{peak}"))
         if missing:
-            self._say(f"pictures  {missing}")
-        self._say(f"folder    {printable(str(self._folder.path))}")
+            lines.append(("pictures", missing))
+        lines.append(("folder", printable(str(self._folder.path))))
+        print()
+        for word, text in lines:
+            print(f"{word:<8}  {text}")
 
-    def _say(self, text: str, newline: bool = False) -> None:
+    def _say(self, text: str) -> None:
         if not self._arguments.quiet:
-            print(("\n" if newline else "") + text, flush=True)
+            print(text, flush=True)
 
 
 class _Watcher(Callback):
-    """Remembers how the run ended and when its first step was; keeps the best weights."""
+    """Writes what the run is made of when it begins; notes its first step and its end; keeps the best weights."""
 
-    def __init__(self, folder: RunFolder, validated: bool) -> None:
+    def __init__(self, model: Model, folder: RunFolder, name: str, validated: bool) -> None:
+        self._model = model
         self._folder = folder
+        self._name = name
         self._validated = validated
+        self.began = False
+        self.started = ""
+        self.resident: int | None = None
         self.result: TrainingResult | None = None
         self.seconds_to_first_step: float | None = None
+
+    def train_begin(self, run: RunFacts) -> None:
+        from nntrainer_py.graph.save import to_text
+
+        self.began = True
+        self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self.resident = resident_memory()
+        text = to_text(self._model.spec, self._folder.path.absolute())
+        write_text(self._folder / files.DESCRIPTION, text)
 
     def batch_end(self, run: RunFacts, batch: BatchReport) -> None:
         if self.seconds_to_first_step is None:
@@ -177,51 +194,42 @@ class _Watcher(Callback):
 
     def epoch_end(self, run: RunFacts, row: EpochRow) -> None:
         if self._validated and run.best_epoch == row.epoch:
-            run.model.save(self._folder / files.BEST)
+            self._model.save(self._folder / files.BEST)
 
     def train_end(self, run: RunFacts, result: TrainingResult) -> None:
         self.result = result
 
 
-def inputs_of(model: Model) -> dict[str, Any]:
-    """What prediction must know of the training data: its scaling and the names of its classes."""
-    return {
-        "normalization": None if model.normalization is None else model.normalization.to_json(),
-        "class_names": None if model.class_names is None else list(model.class_names),
-    }
-
-
 def environment() -> dict[str, Any]:
     """What a run ran on."""
-    import numpy
+    import numpy as np
 
     numba = sys.modules.get("numba")
     return {
         "python": platform.python_version(),
-        "numpy": numpy.__version__,
+        "numpy": np.__version__,
         "numba": getattr(numba, "__version__", None),
         "system": platform.system(),
         "machine": platform.machine(),
-        "processors": __import__("os").cpu_count(),
+        "processors": os.cpu_count(),
     }
 
 
-def _figures(row: EpochRow) -> dict[str, Any]:
-    columns = row.columns()
-    return _finite({key: value for key, value in columns.items() if key not in ("epoch", "seconds", "learning_rate")})
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    import math
-
-    return {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in values.items()}
-
-
-def _write(path: Path, text: str) -> None:
-    from nntrainer_py.errors import DataError
-
+def write_text(path: Path, text: str) -> None:
+    """Replace a file atomically."""
     write_atomically(path, [text.encode("utf-8", "surrogateescape")], error=DataError)
 
 
-def _write_json(path: Path, record: Mapping[str, Any]) -> None:
-    _write(path, json.dumps(record, indent=1, allow_nan=False, ensure_ascii=True) + "\n")
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Replace a file atomically."""
+    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+
+
+def _figures(row: EpochRow) -> dict[str, Any]:
+    kept = {name: value for name, value in row.columns().items() if name not in ("epoch", "seconds", "learning_rate")}
+    return _finite(kept)
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON knows no infinity."""
+    return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in values.items()}

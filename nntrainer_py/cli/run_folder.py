@@ -7,21 +7,22 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from nntrainer_py.cli.quantities import amount
 from nntrainer_py.errors import UsageError, printable
 
+if TYPE_CHECKING:
+    from nntrainer_py.training.run_lock import RunLock
+
 #: files of a run
-WEIGHTS, BEST, CHECKPOINT = "model.bin", "best.bin", "checkpoint.safetensors"
+WEIGHTS, MODEL, BEST, CHECKPOINT = "model.bin", "model.safetensors", "best.safetensors", "checkpoint.safetensors"
 HISTORY, HISTORY_LINES, RESULT, LOG = "history.csv", "history.jsonl", "result.json", "run.log"
-LAYOUT, EVALUATION, CURVES, CONFUSION, DESCRIPTION, INPUTS = (
-    "layout.json", "evaluation.json", "curves.png", "confusion.png", "model.ini", "inputs.json",
-)  # fmt: skip
-_LOCK = ".lock"
-_OWN = (
-    WEIGHTS, BEST, CHECKPOINT, HISTORY, HISTORY_LINES, RESULT, LOG, LAYOUT, EVALUATION, CURVES, CONFUSION, DESCRIPTION,
-    INPUTS, "report.html",
+LAYOUT, EVALUATION, CURVES, CONFUSION = "layout.json", "evaluation.json", "curves.png", "confusion.png"
+DESCRIPTION, REPORT = "model.ini", "report.html"
+FILES = (
+    WEIGHTS, MODEL, BEST, CHECKPOINT, HISTORY, HISTORY_LINES, RESULT, LOG, LAYOUT, EVALUATION, CURVES, CONFUSION,
+    DESCRIPTION, REPORT,
 )  # fmt: skip
 
 
@@ -33,7 +34,7 @@ class RunFolder:
         self.resume = resume
         self._fresh = fresh
         self._numbered = numbered
-        self._lock = -1
+        self._lock: RunLock | None = None
 
     @classmethod
     def plan(cls, ini: Path, out: str | None, *, overwrite: bool, resume: bool) -> Self:
@@ -82,19 +83,25 @@ class RunFolder:
                 self._make_numbered()
             else:
                 self.path.mkdir(parents=True, exist_ok=True)
-            self._take_lock()
+            from nntrainer_py.training.run_lock import RunLock
+
+            self._lock = RunLock(self.path)
+            self._lock.__enter__()
             if not self.resume and not self._fresh:
-                for name in _OWN:
+                for name in FILES:
                     (self.path / name).unlink(missing_ok=True)
         except OSError as error:
             raise UsageError(f"{printable(str(self.path))}: {error.strerror or error}") from None
         return self
 
-    def close(self) -> None:
-        """Give the lock back."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+    def close(self, *, unused: bool = False) -> None:
+        """Give the lock back; a folder that was made for a run that never began goes away again."""
+        if self._lock is not None:
+            self._lock.__exit__(None, None, None)
+            self._lock = None
+        if unused and self._fresh:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
@@ -111,23 +118,6 @@ class RunFolder:
                 continue
             return
         raise UsageError(f"{printable(str(self.path.parent))} has no free number for a run")
-
-    def _take_lock(self) -> None:
-        handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            import fcntl
-        except ImportError:  # not on this system; the lock file alone says nothing
-            os.close(handle)
-            return
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise UsageError(f"{printable(str(self.path))}: another process is running in this folder") from None
-        except OSError:  # a file system without locks
-            os.close(handle)
-            return
-        self._lock = handle
 
     def _require_place(self, hint: str = "") -> None:
         parent = _existing(self.path)

@@ -15,6 +15,7 @@ from nntrainer_py.cli.command import (
     notify,
     number,
     run,
+    say_if_cold,
 )
 from nntrainer_py.cli.opening import USES, open_data, open_model, require_trainable, require_training_data
 from nntrainer_py.errors import InterruptedRun, NNTrainerError, UsageError, printable
@@ -75,26 +76,29 @@ def train(arguments: argparse.Namespace) -> int:
     from nntrainer_py.cli.results import Recorder
     from nntrainer_py.training import loop
 
-    folder = prepared.folder.open()
     loaders = prepared.loaders
+    folder = prepared.folder.open()
+    if not arguments.quiet:
+        say_if_cold()
     recorder = Recorder(prepared.model, folder, arguments, loaders)
     try:
-        recorder.begin(prepared.settings)
         try:
-            loop.train(
+            result = loop.train(
                 prepared.model, loaders.train, loaders.valid, loaders.test,
                 settings=prepared.settings, callbacks=recorder.callbacks,
             )  # fmt: skip
-        except InterruptedRun as interruption:
-            recorder.finish(interruption)
-            raise _how_to_go_on(interruption, arguments, folder) from None
         except NNTrainerError as error:
             recorder.finish(error)
+            if isinstance(error, InterruptedRun) and recorder.began:
+                raise _how_to_go_on(error, arguments, folder) from None
             raise
-        recorder.finish(None)
+        if recorder.began:
+            recorder.finish(None)
+        else:
+            recorder.nothing_to_do(result)
     finally:
         loaders.close()
-        folder.close()
+        folder.close(unused=not recorder.began)
     return 0
 
 
@@ -228,18 +232,20 @@ def _bytes_written(model: Model) -> int:
 
 
 def _how_to_go_on(interruption: InterruptedRun, arguments: argparse.Namespace, folder: RunFolder) -> InterruptedRun:
+    """The same with the command that resumes the run: this one's words, its folder, and --resume."""
+    import shlex
+
     from nntrainer_py.cli.run_folder import CHECKPOINT
 
     if not (folder / CHECKPOINT).is_file():
         return interruption
-    return InterruptedRun(
-        f"{interruption.message}; go on with: nntrainer-train {_quoted(arguments.model)} "
-        f"--out {_quoted(str(folder.path))} --resume",
-        signal=interruption.signal,
-    )
-
-
-def _quoted(text: str) -> str:
-    import shlex
-
-    return shlex.quote(text)
+    words = [f"--out={folder.path}", "--resume"]
+    kept = iter(arguments.words)
+    for word in kept:
+        if word == "--out":
+            next(kept, None)
+        elif word not in ("--overwrite", "--resume") and not word.startswith("--out="):
+            words.append(word)
+    message = interruption.message.partition(";")[0]
+    command = f"{arguments.prog} {shlex.join(words)}"
+    return InterruptedRun(f"{message}; saved, go on with:\n  {command}", signal=interruption.signal)
