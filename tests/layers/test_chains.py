@@ -1,4 +1,4 @@
-"""U022: layers in any order train alike with memory taken over in place and without."""
+"""U022 over the catalogue: any two layers in a row train alike with memory taken over in place and without."""
 
 from __future__ import annotations
 
@@ -98,14 +98,6 @@ def _same(names: Sequence[str], table: dict[str, Make]) -> None:
     assert loss == plain, names
     for key, array in results.items():
         assert array.tobytes() == expected[key].tobytes(), (names, key)
-
-
-@pytest.mark.parametrize("first", sorted(NAMED))
-def test_u022_all_orders_up_to_four_layers(first: str) -> None:
-    others = [name for name in NAMED if name != first]
-    for count in range(4):
-        for rest in itertools.permutations(others, count):
-            _same((first, *rest), NAMED)
 
 
 @pytest.mark.parametrize("first", sorted(NAMED | OTHERS))
