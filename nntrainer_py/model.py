@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nntrainer_py.data.arrays import ArrayDataset
-from nntrainer_py.data.loader import BatchLoader
+from nntrainer_py.data.dataset import Dataset
+from nntrainer_py.data.loader import Batch, BatchLoader
 from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.errors import NumericalError, UsageError, did_you_mean
@@ -31,6 +32,8 @@ from nntrainer_py.training.callbacks import Callback, TrainingResult
 from nntrainer_py.training.compiled import Compiled, Mode, Options
 from nntrainer_py.training.progress import progress_callbacks
 from nntrainer_py.training.settings import TrainSettings
+from nntrainer_py.training.stepper import Stepper
+from nntrainer_py.training.summary import layer_table
 
 if TYPE_CHECKING:
     from nntrainer_py.graph.model_section import ModelSection
@@ -50,6 +53,7 @@ class Model:
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
         self._compiled: Compiled | None = None
+        self._stepper: Stepper | None = None  # of train_on_batch
         self._batch = spec.model.batch_size
         #: epochs of training behind the weights
         self.epoch = 0
@@ -117,6 +121,7 @@ class Model:
                 raise UsageError(f"compile: unknown option {name!r}")
             options = replace(options, **{name: value})
         self._compiled = Compiled(lambda with_loss: arrange(self.spec, with_loss), self.spec.optimizer, options)
+        self._stepper = None
         self.epoch = 0
         return self
 
@@ -232,31 +237,42 @@ class Model:
         return None if text is None else self.spec.folder / text
 
     def train_on_batch(self, x: Arrays, y: Arrays) -> float:
-        """One step on one batch of any size; returns the loss before the update."""
+        """One step on one batch of any size; returns the loss before the update.
+
+        Raises NumericalError when that is not finite; the model is then as it was.
+        """
         if not self.trainable:
             raise UsageError("training needs a loss and an optimizer")
         inputs, labels, count = self._batch_arrays(x, y)
-        compiled = self.compiled
-        program = compiled.program("train", count)
-        compiled.feed("train", program, inputs, labels)
-        state = compiled.state
-        state.numbers[StepState.LEARNING_RATE] = self.learning_rate(int(state.counters[StepState.ITERATION]))
-        state.numbers[StepState.SAMPLES] = count
-        state.counters[StepState.OFFSET] = 0
-        return compiled.engine.step(program)
+        if self._stepper is None:
+            self._stepper = Stepper(self.compiled, self.learning_rate, count)
+        return self._stepper.step(Batch(inputs, labels, count, np.arange(count)))
 
-    def predict(self, x: Arrays, batch_size: int | None = None) -> Any:
-        """Outputs for ``x``: an array, or a tuple of arrays where the model has several outputs."""
-        inputs = [np.asarray(array) for array in _as_list(x)]
-        count = len(inputs[0])
+    def predict(self, x: Any, batch_size: int | None = None) -> Any:
+        """Outputs for ``x``: an array, or a tuple of arrays where the model has several outputs.
+
+        ``x`` is an array, a list of arrays for several inputs, or anything `data.sources.as_dataset` takes; it is
+        scaled as the training data was.
+        """
+        dataset = x if isinstance(x, Dataset) else self._unlabelled(x)
+        dataset.normalization = dataset.normalization or self.normalization
+        self.bind(dataset, labels=False)
         made: list[list[NDArray[Any]]] = []
-        for start, stop in _slices(count, batch_size or self._batch):
-            program = self.compiled.program("predict", stop - start)
-            self.compiled.feed("predict", program, [array[start:stop] for array in inputs])
+        for batch in BatchLoader(dataset, batch_size or self._batch, buffer_size=0):
+            program = self.compiled.program("predict", batch.count)
+            self.compiled.feed("predict", program, [array[: batch.count] for array in batch.inputs])
             self.compiled.engine.forward(program)
             made.append([array.copy() for array in program.outputs])
         joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
         return joined[0] if len(joined) == 1 else joined
+
+    def _unlabelled(self, x: Any) -> Dataset:
+        several = isinstance(x, (list, tuple)) and all(hasattr(part, "__array__") for part in x)
+        return ArrayDataset(x) if several else as_dataset(x)
+
+    def summary(self) -> str:
+        """Name, type, output shape and parameters of each layer, as text."""
+        return layer_table(self.lowered())
 
     def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None) -> dict[str, float]:
         """Mean loss and metrics over the samples, with inference behaviour: arrays, or ``x`` as `train` takes it."""
@@ -355,12 +371,6 @@ def _as_list(arrays: Arrays) -> list[ArrayLike]:
     if isinstance(arrays, (list, tuple)) and arrays and all(hasattr(array, "__array__") for array in arrays):
         return list(arrays)
     return [arrays]  # type: ignore[list-item]
-
-
-def _slices(count: int, size: int) -> list[tuple[int, int]]:
-    if count == 0:
-        raise UsageError("there is no sample to work on")
-    return [(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 __all__ = ["Model", "NumericalError"]
