@@ -7,12 +7,13 @@ show it with the picture of the plan.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from nntrainer_py.cli.quantities import amount, shape, table
 
 if TYPE_CHECKING:
     from nntrainer_py.graph.lower import Lowered
+    from nntrainer_py.graph.order import Graph
     from nntrainer_py.memory.plan import MemoryPlan
     from nntrainer_py.model import Model
 
@@ -117,17 +118,19 @@ class Layout:
         return cls(**{**values, "losses": tuple(record["losses"]), "notes": tuple(record["notes"])})
 
 
-def layout_of(model: Model, name: str, data: int | None = None) -> Layout:
+def layout_of(model: Model, name: str, data: int | None = None, *, training: bool | None = None) -> Layout:
     """The layout of a model at its batch size; nothing is allocated.
 
-    ``data`` are the bytes of the data buffers; None: those of one training section as the description has it.
+    ``data`` are the bytes of the data buffers; None: those of the sections of the description, or of training data
+    with one batch ready. ``training``: plan for it; None: where the model can be trained.
     """
     compiled, batch = model.compiled, model.batch_size
-    mode = "train" if model.trainable else "predict"
-    lowered = model.lowered()
-    plan = compiled.plan("train" if model.trainable else "predict", batch)
+    trains = model.trainable if training is None else training
+    mode: Literal["train", "predict"] = "train" if trains else "predict"
+    lowered = compiled.lowered(mode, batch)
+    plan = compiled.plan(mode, batch)
     arena = plan.arena
-    if model.trainable and {"valid", "test"} & set(model.spec.datasets):
+    if trains and {"valid", "test"} & set(model.spec.datasets):
         arena = max(arena, compiled.plan("evaluate", batch).arena)
     counted = _persistent(lowered)
     memory = Memory(
@@ -138,12 +141,19 @@ def layout_of(model: Model, name: str, data: int | None = None) -> Layout:
         data=_data_bytes(model, lowered) if data is None else data,
     )
     optimizer = model.spec.optimizer
+    graph = compiled.graph(mode)
     return Layout(
-        name, mode, batch, compiled.options.threads, _rows(model, lowered, plan), memory, picture_of(lowered, plan),
-        optimizer.keyword if optimizer is not None else "",
-        tuple(node.layer.keyword for node in compiled.graph("train").nodes if node.layer.is_loss),
-        _notes(model),
-    )  # fmt: skip
+        model=name,
+        mode=mode,
+        batch_size=batch,
+        threads=compiled.options.threads,
+        layers=_rows(graph, lowered, plan),
+        memory=memory,
+        picture=picture_of(lowered, plan),
+        optimizer=optimizer.keyword if optimizer is not None and trains else "",
+        losses=tuple(node.layer.keyword for node in graph.nodes if node.layer.is_loss),
+        notes=_notes(model),
+    )
 
 
 def _notes(model: Model) -> tuple[str, ...]:
@@ -157,8 +167,7 @@ def _notes(model: Model) -> tuple[str, ...]:
     return (f"the model has no {' and no '.join(missing)}: planned for inference",)
 
 
-def _rows(model: Model, lowered: Lowered, plan: MemoryPlan) -> tuple[LayerRow, ...]:
-    graph = model.compiled.graph("train" if model.trainable else "predict")
+def _rows(graph: Graph, lowered: Lowered, plan: MemoryPlan) -> tuple[LayerRow, ...]:
     counted: set[str] = set()
     rows = []
     for row, node in zip(lowered.table, graph.nodes, strict=True):
