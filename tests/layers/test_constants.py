@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Case, Feeds, Projection, build, case_id, check, close, compiled, interpreted, loss_of
+from harness import Case, Feeds, Projection, build, case_id, check, close, compiled, interpreted, loss_of, round_trip
 
 from nntrainer_py.errors import DescriptionError, UsageError
 from nntrainer_py.graph.lower import Lowered, Node, lower
@@ -102,6 +102,11 @@ def test_tensors_without_inputs(layer: type[Any]) -> None:
         lower(nodes, batch=1, training=False)
     with pytest.raises(UsageError, match="tensor_dtype"):
         layer(dim="1:1:4", tensor_dtype="Q4_0", **names)
+
+
+def test_tensors_as_text() -> None:
+    round_trip(Weight(dim="2:1:5", weight_name="w", weight_initializer="he_normal"))
+    round_trip(Tensor(dim="4", tensor_name="t", initializer="ones"))
 
 
 def test_too_long_a_sequence_is_refused() -> None:

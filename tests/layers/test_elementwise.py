@@ -27,6 +27,8 @@ from nntrainer_py.layers.sqrt import Sqrt
 from nntrainer_py.layers.subtract import Subtract
 from nntrainer_py.layers.swiglu import SwiGLU
 from nntrainer_py.layers.tan import Tan
+from nntrainer_py.memory.lifetimes import taken_in_place
+from nntrainer_py.registry import LAYERS
 
 Shape = tuple[int, int, int, int]
 
@@ -63,7 +65,7 @@ UNARY: list[tuple[type[BuiltinLayer], Any]] = [
     (Sqrt, positive), (Sin, None), (Cos, None), (Tan, small), (Negative, None),
 ]  # fmt: skip
 CASES += [
-    Case(lambda cls=cls: cls(), [shape], f"{cls.keyword} {shape}", fill=fill)
+    Case(lambda cls=cls: cls(), [shape], f"{cls.keyword} {shape}", fill=fill, in_place=cls in (Sqrt, Tan, Negative))
     for (cls, fill), shape in itertools.product(UNARY, [(2, 3, 4, 5), (1, 1, 1, 1), (1, 2, 1, 7)])
 ]
 CASES += [
@@ -81,8 +83,9 @@ CASES += [
     Case(lambda: RMSNorm(), [(2, 3, 4, 5)], "rmsnorm"),
     Case(lambda: RMSNorm(epsilon=0.1), [(1, 1, 1, 7)], "rmsnorm of one row"),
     Case(lambda: RMSNorm(), [(3, 1, 5, 1)], "rmsnorm of width 1"),
+    Case(lambda: RMSNorm(), [(16, 1, 32, 300)], "rmsnorm over threads", numeric=False),
     Case(lambda: Cast(), [(2, 3, 4, 5)], "cast to what it is"),
-    Case(lambda: Cast(tensor_dtype="FP16"), [(2, 3, 4, 5)], "cast to half", numeric=False),
+    Case(lambda: Cast(tensor_dtype="FP16"), [(2, 3, 4, 5)], "cast to half", numeric=False, in_place=True),
     Case(lambda: Cast(tensor_dtype="UINT8"), [(2, 3, 4, 5)], "cast to integers", numeric=False),
 ]
 MATRICES: list[tuple[Shape, Shape]] = [
@@ -105,9 +108,6 @@ def test_layer(case: Case) -> None:
 @pytest.mark.parametrize("function", ["sqrt", "sin", "cos", "tan", "negative", "pow", "add", "multiply", "divide"])
 @pytest.mark.parametrize("inplace", [True, False])
 def test_inplace_false_is_obeyed_and_changes_no_number(function: str, inplace: bool) -> None:
-    from nntrainer_py.memory.lifetimes import taken_in_place
-    from nntrainer_py.registry import LAYERS
-
     cls = LAYERS.load(function)
     inputs = [(2, 1, 3, 5)] * (2 if issubclass(cls, (Add, Multiply, Divide)) else 1)
     results = {}
@@ -119,6 +119,25 @@ def test_inplace_false_is_obeyed_and_changes_no_number(function: str, inplace: b
         taken = lowered.outputs[0].root in taken_in_place(program.plan.where)
         assert taken is (option is not False)
     assert results[inplace]["output 0"].tobytes() == results[None]["output 0"].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("word", "options"),
+    [
+        ("layer_normalization", {"axis": "3"}),
+        ("rmsnorm", {}),
+        ("cast", {"tensor_dtype": "FP16"}),
+        ("positional_encoding", {"max_timestep": "9"}),
+        ("preprocess_l2norm", {}),
+        ("input", {"standardization": "true"}),
+        ("input", {"normalization": "true"}),
+    ],
+)
+def test_inference_runs_in_place(word: str, options: dict[str, str]) -> None:
+    nodes, _ = build(Case(lambda: LAYERS.load(word)(**options), [(2, 1, 1, 5)]), training=False)
+    lowered = lower(nodes, batch=2, training=False)
+    _, program, _ = compiled(lowered, Feeds(Case(lambda: LAYERS.load(word)(**options), [])))
+    assert lowered.outputs[0].root in taken_in_place(program.plan.where)
 
 
 def test_division_by_zero_passes_silently_on() -> None:

@@ -172,6 +172,24 @@ def normalize_parallel(
 
 
 @kernel(parallel=True)
+def root_parallel(x: Array, epsilon: float, inverse: Array, parts: int) -> None:
+    for p in prange(parts):
+        root_part(x, epsilon, inverse, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
+
+
+@kernel(parallel=True)
+def scale_parallel(x: Array, inverse: Array, gamma: Array, out: Array, parts: int) -> None:
+    for p in prange(parts):
+        scale_part(x, inverse, gamma, out, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
+
+
+@kernel(parallel=True)
+def scale_derivative_parallel(x: Array, g: Array, inverse: Array, gamma: Array, out: Array, parts: int) -> None:
+    for p in prange(parts):
+        scale_derivative_part(x, g, inverse, gamma, out, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
+
+
+@kernel(parallel=True)
 def derivative_parallel(x: Array, g: Array, mean: Array, inverse: Array, gamma: Array, out: Array, parts: int) -> None:
     for p in prange(parts):
         derivative_part(x, g, mean, inverse, gamma, out, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)

@@ -158,6 +158,16 @@ def _rows(array: Array) -> Array:
     return array.reshape(-1, array.shape[-1])
 
 
+def _split(name: str, arguments: tuple[Any, ...], run: Run) -> Call:
+    """The kernel ``name`` over all rows of the first argument, in parts where there is enough to do."""
+    from nntrainer_py.tensor.kernels import layer_normalization as kernels
+
+    x = arguments[0]
+    if run.threads == 1 or x.nbytes < _PARALLEL_BYTES:
+        return getattr(kernels, f"{name}_part").function, (*arguments, 0, x.shape[0])
+    return getattr(kernels, f"{name}_parallel").function, (*arguments, min(run.threads * 4, x.shape[0]))
+
+
 class RmsStatistics(OperationKind):
     """``1 / sqrt(mean(x^2) + epsilon)`` over the last axis."""
 
@@ -167,10 +177,8 @@ class RmsStatistics(OperationKind):
         return {"inverse": Spec((*reads["x"].shape[:-1], 1))}
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
-        from nntrainer_py.tensor.kernels import layer_normalization as kernels
-
-        x, epsilon = _rows(arrays["x"]), float(operation.attributes["epsilon"])
-        return kernels.root_part.function, (x, epsilon, arrays["inverse"].reshape(-1), 0, x.shape[0])
+        epsilon = float(operation.attributes["epsilon"])
+        return _split("root", (_rows(arrays["x"]), epsilon, arrays["inverse"].reshape(-1)), run)
 
 
 class RmsNormalize(OperationKind):
@@ -186,11 +194,8 @@ class RmsNormalize(OperationKind):
         return {"out": Spec(reads["x"].shape)}
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
-        from nntrainer_py.tensor.kernels import layer_normalization as kernels
-
         x, out = _rows(arrays["x"]), _rows(arrays["out"])
-        inverse, gamma = arrays["inverse"].reshape(-1), arrays["gamma"].reshape(-1)
-        return kernels.scale_part.function, (x, inverse, gamma, out, 0, x.shape[0])
+        return _split("scale", (x, arrays["inverse"].reshape(-1), arrays["gamma"].reshape(-1), out), run)
 
 
 class RmsNormalizeGradient(OperationKind):
@@ -223,11 +228,9 @@ class RmsNormalizeDerivative(OperationKind):
         return {"out": Spec(reads["x"].shape)}
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
-        from nntrainer_py.tensor.kernels import layer_normalization as kernels
-
         x, g, out = (_rows(arrays[name]) for name in ("x", "g", "out"))
         inverse, gamma = arrays["inverse"].reshape(-1), arrays["gamma"].reshape(-1)
-        return kernels.scale_derivative_part.function, (x, g, inverse, gamma, out, 0, x.shape[0])
+        return _split("scale_derivative", (x, g, inverse, gamma, out), run)
 
 
 for _kind in (
