@@ -111,6 +111,7 @@ class Training:
         for loader in (self._valid, self._test):
             if loader is not None:
                 evaluation.prepare(self._compiled, evaluation.sizes_of(loader))
+        self._check_figures()
         self._saving.check(self._loader)
         if self._settings.resume:
             progress = self._saving.resume(self._best, self._stepper.tally)
@@ -123,6 +124,18 @@ class Training:
         facts.start_epoch, facts.start_batch = self._epoch + 1, self._batch
         facts.best_epoch = self._best.epoch
         self._loader.seek(self._epoch, self._batch)
+
+    def _check_figures(self) -> None:
+        """What is to be watched must be among the figures of this run."""
+        names = ["loss", *self._stepper.tally.names]
+        if self._valid is not None:
+            names += [f"valid_{name}" for name in names]
+        schedule = self._model.spec.scheduler
+        watched = None if schedule is None else schedule.watches()  # type: ignore[attr-defined]
+        for what, name in (("monitor", self._settings.monitor), ("the schedule's monitor", watched)):
+            if name is not None and name not in names:
+                why = "" if self._valid is not None else "; there is no validation data"
+                raise UsageError(f"{what}: expected one of {', '.join(names)}, got '{name}'{why}")
 
     def _begin(self) -> None:
         model, settings = self._model, self._settings

@@ -15,10 +15,13 @@ class Tally:
 
     Args:
         lowered: of any batch size; says which figures there are.
+
+    Attributes:
+        names: of the metrics.
     """
 
     def __init__(self, lowered: Lowered) -> None:
-        self._names = figures.names(lowered.metrics)
+        self.names = figures.names(lowered.metrics)
         self._penalties = sum(operation.kind.name == "l2_loss" for operation in lowered.operations)
         self.clear()
 
@@ -66,9 +69,9 @@ class Tally:
         ``r2 = 1 - sum((y - t)**2) / sum((t - mean(t))**2)`` over all elements; for labels that never differ 1 when
         every prediction is exact and 0 otherwise (as scikit-learn has it).
         """
-        if not self.samples or not self._names:
+        if not self.samples or not self.names:
             return {}
-        if self._names == ("accuracy",):
+        if self.names == ("accuracy",):
             return {"accuracy": self._correct / self.samples}
         absolute, squares, total, total_squares = self._sums
         spread = total_squares - total * total / self._elements
