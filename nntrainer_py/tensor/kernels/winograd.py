@@ -33,22 +33,30 @@ Cut = npt.NDArray[np.int64]
 
 CHANNELS = 32  # channels and filters come in multiples of this
 _RESIDENT = 2_500_000  # bytes: transformed weights up to this are made once and kept for all chunks
+_NEAR = 1_200_000  # bytes of transformed tiles worked on at a time, about the second cache
 _WIDEST = 3_500_000  # bytes of one transformed row of tiles
 _PAD = LANES  # floats between the planes of a transformed array: planes 4 KiB apart would share one set of the cache
 
 
 class Plan(NamedTuple):
-    """How the work is cut: ``tiles`` per chunk, ``filters`` per block, floats of the parts of the scratch."""
+    """How a product is cut: ``rows`` of tiles per chunk, ``filters`` per block, floats of the pieces of the scratch.
 
-    tiles: int
+    With as many filters per block as there are, the transformed weights stay and each part does chunks of its own, in
+    one of ``copies`` of the transformed tiles. Otherwise all parts share each phase of a chunk.
+    """
+
+    rows: int
     filters: int
     weights: int
     inputs: int
     outputs: int
     slab: int  # for each part
+    copies: int
+    parts: int
 
-    def nbytes(self, parts: int) -> int:
-        return 4 * (self.weights + self.inputs + self.outputs + parts * self.slab)
+    @property
+    def nbytes(self) -> int:
+        return 4 * (self.weights + self.copies * (self.inputs + self.outputs) + self.parts * self.slab)
 
 
 def _slab(height: int, width: int, rows: int, size: int) -> int:
@@ -66,48 +74,53 @@ def fits(channels: int, filters: int, width: int, size: int) -> bool:
     return 4 * (size + 2) ** 2 * -(-width // size) * max(channels, filters) <= _WIDEST
 
 
-def product_plan(inner: int, outer: int, batch: int, height: int, width: int, size: int) -> Plan:
+def product_plan(inner: int, outer: int, batch: int, height: int, width: int, size: int, parts: int) -> Plan:
     """Plan of ``product`` for ``inner`` channels summed over, ``outer`` made, outputs of ``height`` x ``width``."""
     planes = (size + 2) ** 2
     down, across = -(-height // size), -(-width // size)
-    if 4 * planes * inner * outer <= _RESIDENT:
-        block, tiles = outer, 1_200_000 // (4 * planes * (inner + outer))
+    private = 4 * planes * across * (inner + outer) <= 2 * _NEAR or parts == 1
+    if 4 * planes * inner * outer <= _RESIDENT and private:
+        block, copies = outer, parts
+        tiles = min(_NEAR, max(2 * _NEAR // parts, _NEAR // 3)) // (4 * planes * (inner + outer))
+        rows = min(_tile_rows(max(tiles, ROWS), across, batch, down), -(-batch * down // parts))
     else:
-        block, tiles = CHANNELS, 2_400_000 // (4 * planes * inner)
-    rows = _tile_rows(max(tiles, ROWS), across, batch, down)
+        block, copies = CHANNELS, 1
+        rows = _tile_rows(max(2 * _NEAR // (4 * planes * inner), ROWS), across, batch, down)
     tiles = rows * across
-    return Plan(
-        rows,
-        block,
-        planes * (inner * block + _PAD),
-        planes * (tiles * inner + _PAD),
-        planes * (tiles * block + _PAD),
-        _slab(height + 2, width + 2, rows, size),
-    )
+    weights, inputs, outputs = inner * block + _PAD, tiles * inner + _PAD, tiles * block + _PAD
+    slab = _slab(height + 2, width + 2, rows, size)
+    return Plan(rows, block, planes * weights, planes * inputs, planes * outputs, slab, copies, parts)
 
 
 class GradientPlan(NamedTuple):
-    """As ``Plan``, for ``gradient``: ``channels`` x ``filters`` of the weight are made at a time."""
+    """As ``Plan``, for ``gradient``: ``channels`` x ``filters`` of the weight are made at a time.
 
-    tiles: int
+    The order of summation follows from it, so it must not depend on the number of threads (``parts`` adds slabs only).
+    """
+
+    rows: int
     channels: int
     filters: int
     weights: int
     inputs: int
     outputs: int
     slab: int
+    parts: int
 
-    def nbytes(self, parts: int) -> int:
-        return 4 * (self.weights + self.inputs + self.outputs + parts * self.slab)
+    @property
+    def nbytes(self) -> int:
+        return 4 * (self.weights + self.inputs + self.outputs + self.parts * self.slab)
 
 
-def gradient_plan(channels: int, filters: int, batch: int, height: int, width: int, size: int) -> GradientPlan:
+def gradient_plan(
+    channels: int, filters: int, batch: int, height: int, width: int, size: int, parts: int
+) -> GradientPlan:
     """Plan of ``gradient`` for a weight [filters, channels, 3, 3] and outputs of ``height`` x ``width``."""
     planes = (size + 2) ** 2
     down, across = -(-height // size), -(-width // size)
     every = batch * down * across
     if 4 * planes * channels * filters <= _RESIDENT:
-        some, block, tiles = channels, filters, 1_200_000 // (4 * planes * (channels + filters))
+        some, block, tiles = channels, filters, 2 * _NEAR // (4 * planes * (channels + filters))
     elif 4 * planes * channels * every <= _RESIDENT:
         some, block, tiles = channels, CHANNELS, every
     else:
@@ -116,18 +129,46 @@ def gradient_plan(channels: int, filters: int, batch: int, height: int, width: i
             some -= CHANNELS
         while filters % block:
             block -= CHANNELS
-        tiles = 1_200_000 // (4 * planes * (some + block))
+        tiles = 2 * _NEAR // (4 * planes * (some + block))
     rows = _tile_rows(max(tiles, ROWS), across, batch, down)
     tiles = rows * across
-    return GradientPlan(
-        rows,
-        some,
-        block,
-        planes * (some * block + _PAD),
-        planes * (tiles * some + _PAD),
-        planes * (tiles * block + _PAD),
-        _slab(height + 2, width + 2, rows, size),
-    )
+    weights, inputs, outputs = some * block + _PAD, tiles * some + _PAD, tiles * block + _PAD
+    slab = _slab(height + 2, width + 2, rows, size)
+    return GradientPlan(rows, some, block, planes * weights, planes * inputs, planes * outputs, slab, parts)
+
+
+@kernel()
+def _chunks_part(
+    part: int,
+    parts: int,
+    x: Array,
+    bias: Array,
+    out: Array,
+    top: int,
+    left: int,
+    size: int,
+    chunk: int,
+    u: int,
+    u_plane: int,
+    scratch: int,
+    inputs: int,
+    outputs: int,
+    slab_step: int,
+) -> None:
+    """Every ``parts``-th chunk of a product whose transformed weights ``u`` are all there."""
+    inner, outer = x.shape[1], out.shape[1]
+    down, across = (out.shape[2] + size - 1) // size, (out.shape[3] + size - 1) // size
+    every = x.shape[0] * down
+    v = scratch + part * (inputs + outputs + slab_step)
+    m = v + inputs
+    slab = m + outputs
+    for first in range(part * chunk, every, parts * chunk):
+        rows = min(chunk, every - first)
+        tiles = rows * across
+        v_plane, m_plane = tiles * inner + _PAD, tiles * outer + _PAD
+        tiles_part(0, 1, size, 0, x, 0, inner, top, left, down, across, first, rows, v, v_plane, 0, slab, 0)
+        multiply_part(0, 1, size, inner, outer, tiles, v, v_plane, u, u_plane, m, m_plane)
+        outputs_part(0, 1, size, m, m_plane, out, bias, 0, outer, down, across, first, rows, slab, 0)
 
 
 @kernel(forks=True)
@@ -148,17 +189,23 @@ def product(
 
     ``flip`` 0: forward, w [outer, inner, 3, 3]. ``flip`` 1: derivative, x is the output's gradient, w is [inner,
     outer, 3, 3] and the padding (top, left) is 2 minus the layer's. ``plan`` is ``product_plan`` as an int64 array,
-    ``scratch`` has its ``nbytes(parts)``; ``parts`` threads share each phase.
+    ``scratch`` has its ``nbytes``, for as many parts.
     """
     inner, outer = x.shape[1], out.shape[1]
     down, across = (out.shape[2] + size - 1) // size, (out.shape[3] + size - 1) // size
     chunk, block = plan[0], plan[1]
+    inputs, outputs, step = 4 * plan[3], 4 * plan[4], 4 * plan[5]
     u = scratch.ctypes.data
     v = u + 4 * plan[2]
-    m = v + 4 * plan[3]
-    slab, step = m + 4 * plan[4], 4 * plan[5]
+    m = v + inputs
+    slab = m + outputs
     every = x.shape[0] * down
     u_plane = inner * block + _PAD
+    if block == outer and plan[6] == parts:
+        fork_join(weights_part, parts, (size, w, flip, 0, outer, inner, u, u_plane, v, step))
+        sizes = (inputs, outputs, step)
+        fork_join(_chunks_part, parts, (x, bias, out, top, left, size, chunk, u, u_plane, v, *sizes))
+        return
     for first in range(0, every, chunk):
         rows = min(chunk, every - first)
         tiles = rows * across
@@ -166,8 +213,7 @@ def product(
         shape = (down, across, first, rows)
         fork_join(tiles_part, parts, (size, 0, x, 0, inner, top, left, *shape, v, v_plane, 0, slab, step))
         for o in range(0, outer, block):
-            if first == 0 or block < outer:
-                fork_join(weights_part, parts, (size, w, flip, o, block, inner, u, u_plane, slab, step))
+            fork_join(weights_part, parts, (size, w, flip, o, block, inner, u, u_plane, slab, step))
             fork_join(multiply_part, parts, (size, inner, block, tiles, v, v_plane, u, u_plane, m, m_plane))
             fork_join(outputs_part, parts, (size, m, m_plane, out, bias, o, block, *shape, slab, step))
 
@@ -187,7 +233,7 @@ def gradient(
 ) -> None:
     """dw [filters, channels, 3, 3] (+)= gradient of the weight for input ``x`` and output gradient ``dy``.
 
-    ``plan`` is ``gradient_plan`` as an int64 array, ``scratch`` has its ``nbytes(parts)``.
+    ``plan`` is ``gradient_plan`` as an int64 array, ``scratch`` has its ``nbytes``.
     """
     channels, filters = x.shape[1], dy.shape[1]
     down, across = (dy.shape[2] + size - 1) // size, (dy.shape[3] + size - 1) // size

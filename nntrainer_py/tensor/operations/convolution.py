@@ -145,7 +145,7 @@ def _winograd_product(
 ) -> Call:
     from nntrainer_py.tensor.kernels import winograd
 
-    cut = np.array(winograd.product_plan(x.shape[1], made[1], made[0], made[2], made[3], size), np.int64)
+    cut = np.array(winograd.product_plan(x.shape[1], made[1], made[0], made[2], made[3], size, parts), np.int64)
     return winograd.product.function, (x, w, flip, bias, out, *pad, size, cut, scratch, parts)
 
 
@@ -172,7 +172,7 @@ class Conv2d(_Convolution):
 
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
         if size:
-            return winograd.product_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size).nbytes(parts)
+            return winograd.product_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size, parts).nbytes
         return convolution.forward_scratch(shapes.w[1], shapes.taps, parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
@@ -219,7 +219,7 @@ class Conv2dDerivative(_Convolution):
 
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
         if size:
-            return winograd.product_plan(shapes.y[1], shapes.x[1], shapes.x[0], *shapes.x[2:], size).nbytes(parts)
+            return winograd.product_plan(shapes.y[1], shapes.x[1], shapes.x[0], *shapes.x[2:], size, parts).nbytes
         groups = Window.of(operation.attributes).groups
         return convolution.derivative_scratch(shapes.w[0] // groups, shapes.w[1], shapes.taps, parts)
 
@@ -263,7 +263,7 @@ class Conv2dGradient(_Convolution):
 
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
         if size:
-            return winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size).nbytes(parts)
+            return winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size, parts).nbytes
         return convolution.gradient_scratch(parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
@@ -274,7 +274,8 @@ class Conv2dGradient(_Convolution):
         window, scratch = Window.of(operation.attributes), run.scratch.view(np.float32)
         weight, add = arrays["out"].reshape(shapes.w), int(operation.accumulate)
         if size:
-            cut = np.array(winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size), np.int64)
+            plan = winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size, parts)
+            cut = np.array(plan, np.int64)
             pad = window.padding[0], window.padding[2]
             return winograd.gradient.function, (arrays["x"], arrays["g"], weight, *pad, size, add, cut, scratch, parts)
         geometry = window.geometry()
