@@ -33,6 +33,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "unary": ("unary", "unary_derivative", "round_to"),
     "resample": ("bilinear", "bilinear_derivative"),
     "neighbours": ("centroid_distance", "centroid_update"),
+    "recurrent": (
+        "rnn", "rnn_derivative", "lstm", "lstm_derivative", "gru", "gru_derivative", "recurrent_gradient",
+    ),  # fmt: skip
     "loss": (
         "mse", "mse_derivative", "mae", "mae_derivative", "huber", "huber_derivative", "hinge", "hinge_derivative",
         "kld", "kld_derivative", "cosine_distance", "cosine_distance_derivative", "cross_softmax",
