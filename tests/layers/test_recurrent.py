@@ -49,8 +49,7 @@ CASES = [
         "lstm, activations",
     ),
     Case(
-        lambda: Lstm(unit=4, hidden_state_activation="softplus", recurrent_activation="elu"), X, "lstm, softplus and
-        elu"
+        lambda: Lstm(unit=4, hidden_state_activation="softplus", recurrent_activation="elu"), X, "lstm, softplus, elu",
     ),
     Case(lambda: Lstm(unit=3, bidirectional=True), X, "lstm, both ways"),
     Case(lambda: Lstm(unit=3, bidirectional=True, return_sequences=True), X, "lstm, both ways, sequences"),
