@@ -52,19 +52,19 @@ def row_mass(t: Array, row: int) -> float:
 @kernel()
 def valid_distribution(t: Array, row: int) -> bool:
     """No negative entry, and a sum of 1; NaN and infinity fail the sum."""
-    least = f32(0.0)
+    bad = 0
     for j in range(t.shape[1]):
-        least = t[row, j] if t[row, j] < least else least
-    return bool(abs(row_mass(t, row) - 1.0) <= SUM_TOLERANCE and least >= NEGATIVE_TOLERANCE)
+        bad += 1 if t[row, j] < f32(NEGATIVE_TOLERANCE) else 0
+    return bool(bad == 0 and abs(row_mass(t, row) - 1.0) <= SUM_TOLERANCE)
 
 
 @kernel()
 def valid_probabilities(t: Array, row: int) -> bool:
     """Every entry within 0 .. 1; NaN is not."""
-    good = True
+    bad = 0
     for j in range(t.shape[1]):
-        good = good and t[row, j] >= NEGATIVE_TOLERANCE and t[row, j] <= 1.0 + SUM_TOLERANCE
-    return good
+        bad += 0 if (t[row, j] >= f32(NEGATIVE_TOLERANCE)) & (t[row, j] <= f32(1.0 + SUM_TOLERANCE)) else 1
+    return bad == 0
 
 
 @kernel()
@@ -106,15 +106,22 @@ def row_targets(
     classes = x.shape[1]
     share = 1.0 / classes
     k = int(t[row, 0]) if indices else 0
-    if indices and smoothing == 0.0:
+    mass, dot = 0.0, 0.0
+    if smoothing == 0.0 and indices:
         mass = np.float64(weights[k]) if weights.size > 0 else 1.0
         return mass, mass * (np.float64(x[row, k]) - top)
-    mass, dot = 0.0, 0.0
+    if smoothing == 0.0 and weights.size == 0:
+        # an impossible class (x = -inf) that is no target adds nothing, here and below
+        for j in range(classes):
+            a = np.float64(t[row, j])
+            part = a * (np.float64(x[row, j]) - top)
+            mass += a
+            dot += part if a != 0.0 else 0.0
+        return mass, dot
     for j in range(classes):
         label = (1.0 if j == k else 0.0) if indices else np.float64(t[row, j])
         a = target(label, weights, j, smoothing, share)
         mass += a
-        # an impossible class (x = -inf) that is no target adds nothing
         dot += a * (np.float64(x[row, j]) - top) if a != 0.0 else 0.0
     return mass, dot
 
@@ -262,6 +269,60 @@ def cross_softmax_derivative_parallel(
 
 
 @kernel()
+def element_losses(x: Array, t: Array, row: int) -> float:
+    """Sum over a row of ``max(x, 0) + ln(1 + exp(-|x|)) - t x``."""
+    value = 0.0
+    for j in range(x.shape[1]):
+        # a product with t = 0 is zero for an infinite x too
+        part = f32(0.0) if t[row, j] == f32(0.0) else t[row, j] * x[row, j]
+        value += np.float64(softplus_of(x[row, j]) - part)
+    return value
+
+
+@kernel()
+def chosen_element_losses(x: Array, t: Array, indices: bool, weights: Array, smoothing: float, row: int) -> float:
+    """`element_losses` with class weights, smoothing or a class number as the label."""
+    k = int(t[row, 0]) if indices else 0
+    value = 0.0
+    for j in range(x.shape[1]):
+        v = np.float64(x[row, j])
+        label = (1.0 if j == k else 0.0) if indices else np.float64(t[row, j])
+        label += smoothing * (0.5 - label)
+        w = np.float64(weights[j]) if weights.size > 0 else 1.0
+        value += w * (np.float64(softplus_of(x[row, j])) - (label * v if label != 0.0 else 0.0))
+    return value
+
+
+@kernel()
+def cross_sigmoid_rows(
+    x: Array,
+    t: Array,
+    indices: bool,
+    weights: Array,
+    smoothing: float,
+    out: Array | None,
+    sums: Array,
+    first: int,
+    last: int,
+) -> None:
+    """The sum of the elements' losses, and the sigmoid, of each row."""
+    if out is None:
+        result = x
+    else:
+        result = out
+    plain = not indices and weights.size == 0 and smoothing == 0.0
+    for i in range(first, last):
+        good = valid_index(t[i, 0], x.shape[1]) if indices else valid_probabilities(t, i)
+        sums[i] = BAD
+        if good and plain:
+            sums[i] = element_losses(x, t, i)
+        elif good:
+            sums[i] = chosen_element_losses(x, t, indices, weights, smoothing, i)
+        for j in range(x.shape[1]):
+            result[i, j] = sigmoid_of(x[i, j])
+
+
+@kernel()
 def cross_sigmoid(
     x: Array,
     t: Array,
@@ -277,24 +338,32 @@ def cross_sigmoid(
     loss: Array,
 ) -> None:
     """Sigmoid, and the mean over all elements of ``w (max(x, 0) + ln(1 + exp(-|x|)) - t x)``."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    classes = x.shape[1]
-    for i in range(x.shape[0]):
-        good = valid_index(t[i, 0], classes) if indices else valid_probabilities(t, i)
-        k = int(t[i, 0]) if indices and good else 0
-        value = 0.0
-        for j in range(classes):
-            v = x[i, j]
-            label = (1.0 if j == k else 0.0) if indices else np.float64(t[i, j])
-            label += smoothing * (0.5 - label)
-            w = np.float64(weights[j]) if weights.size > 0 else 1.0
-            value += w * (np.float64(softplus_of(v)) - (label * np.float64(v) if label != 0.0 else 0.0))
-            result[i, j] = sigmoid_of(v)
-        sums[i] = value if good else BAD
-    finish(sums, t, indices, numbers[SAMPLES] * rows * classes / factor, rows, numbers, status, loss)
+    cross_sigmoid_rows(x, t, indices, weights, smoothing, out, sums, 0, x.shape[0])
+    finish(sums, t, indices, numbers[SAMPLES] * rows * x.shape[1] / factor, rows, numbers, status, loss)
+
+
+@kernel(parallel=True)
+def cross_sigmoid_parallel(
+    x: Array,
+    t: Array,
+    indices: bool,
+    weights: Array,
+    smoothing: float,
+    factor: float,
+    numbers: Array,
+    status: Array,
+    rows: int,
+    out: Array | None,
+    sums: Array,
+    loss: Array,
+    step: int,
+    parts: int,
+) -> None:
+    """`cross_sigmoid`, ``step`` rows at a time."""
+    for part in prange(parts):
+        last = min((part + 1) * step, x.shape[0])
+        cross_sigmoid_rows(x, t, indices, weights, smoothing, out, sums, part * step, last)
+    finish(sums, t, indices, numbers[SAMPLES] * rows * x.shape[1] / factor, rows, numbers, status, loss)
 
 
 @kernel()

@@ -129,8 +129,9 @@ class CrossEntropy(OperationKind):
         state = run.state
         per_sample = x.shape[0] // arrays["x"].shape[0]
         arguments = (x, t, indices, weights, parameter, factor, state.numbers, state.status, per_sample, out, sums)
-        if self.name == "cross_softmax" and run.threads > 1 and x.size > PARALLEL_SIZE and x.shape[0] > 1:
-            return cross_entropy.cross_softmax_parallel.function, (*arguments, arrays["loss"], *split(x))
+        if self.name != "focal" and run.threads > 1 and x.size > PARALLEL_SIZE and x.shape[0] > 1:
+            made = getattr(cross_entropy, f"{self.name}_parallel")
+            return made.function, (*arguments, arrays["loss"], *split(x))
         return getattr(cross_entropy, self.name).function, (*arguments, arrays["loss"])
 
 
