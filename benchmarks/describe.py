@@ -1,8 +1,8 @@
 """Write the larger models of ``benchmarks/models``: ``python benchmarks/describe.py``. The small ones are kept by hand.
 
 resnet18 and vgg16 are PyTorch's layers one by one (convolutions of the ResNet without bias, batch normalization with
-its epsilon and momentum there), so that a peer runs the same work. vgg_small, vgg and resnet18_adam are what NNTrainer's
-own programs describe, for the comparison with its planned memory.
+its epsilon and momentum there), so that a peer runs the same work. vgg_small, vgg and resnet18_adam are what
+NNTrainer's own programs describe, for the comparison with its planned memory.
 """
 
 from __future__ import annotations

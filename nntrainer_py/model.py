@@ -115,6 +115,11 @@ class Model:
             in_place=settings.memory_optimization,
             reuse=settings.memory_optimization,
             accumulate_gradients=settings.gradient_accumulation > 1,
+            recompute=settings.memory_optimization,
+            memory_budget=settings.memory_budget,
+            swap=True if settings.fsu else None,
+            swap_folder=str(self.spec.folder / (settings.fsu_path or ".")),
+            lookahead=settings.fsu_lookahead or None,
         )
         for name, value in memory.items():
             if name not in Options.__dataclass_fields__:

@@ -6,7 +6,7 @@ inputs and labels are alive from the start; pinned values (losses, predictions) 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nntrainer_py.tensor.operations.record import Operation, Value
@@ -35,7 +35,7 @@ class Lifetime:
 
 
 def lifetimes(
-    operations: Sequence[Operation], external: Iterable[Value] = (), pinned: dict[Value, int] | None = None
+    operations: Sequence[Operation], external: Iterable[Value] = (), pinned: Mapping[Value, int] | None = None
 ) -> dict[Value, Lifetime]:
     """Lifetimes of the transient roots. ``external`` values exist from the start; ``pinned`` ones until a position."""
     found: dict[Value, Lifetime] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nntrainer_py.memory.planner import aligned
-from nntrainer_py.tensor.operations.record import Operation, Value
+from nntrainer_py.tensor.operations.record import Operation, Phase, Value
 
 
 def dependencies(operations: Sequence[Operation]) -> list[set[int]]:
@@ -116,6 +116,24 @@ def frugal(operations: Sequence[Operation], window: int = 12) -> list[int]:
         return best
 
     return schedule(operations, choose)
+
+
+def derivative_first(operations: Sequence[Operation]) -> list[int]:
+    """Each layer's derivative before its weight gradients, which then live only until the update that follows them.
+
+    The canonical order is the other way round and keeps the gradient while the derivative is computed.
+    """
+    last: dict[str, int] = {}
+    for position, operation in enumerate(operations):
+        if operation.phase is Phase.DERIVATIVE:
+            last[operation.layer] = position
+    keys = [
+        (max(position, last.get(operation.layer, -1)), operation.phase is Phase.GRADIENT, position)
+        if operation.phase is Phase.GRADIENT
+        else (position, False, position)
+        for position, operation in enumerate(operations)
+    ]
+    return schedule(operations, lambda ready: min(ready, key=keys.__getitem__))
 
 
 def apply(operations: Sequence[Operation], order: Sequence[int]) -> list[Operation]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nntrainer_py.memory.lifetimes import Buffer, assign, lifetimes
-from nntrainer_py.memory.planner import Placement, Request, place
-from nntrainer_py.tensor.operations.record import Operation, Value
-
-ALIGNMENT = 64
+from nntrainer_py.memory.nntrainer_planners import Planner, basic
+from nntrainer_py.memory.planner import Placement, Request, aligned, place
+from nntrainer_py.tensor.operations.record import Operation, Role, Value
 
 
 @dataclass(slots=True)
@@ -38,35 +37,47 @@ class MemoryPlan:
 
     def without_reuse(self) -> int:
         """Bytes if every request had memory of its own."""
-        return sum(-(-request.size // ALIGNMENT) * ALIGNMENT for request in self.requests)
+        return sum(aligned(request.size) for request in self.requests)
+
+    def alive_at(self, position: int) -> list[Request]:
+        """What is alive while an operation runs, the largest first."""
+        alive = [request for request in self.requests if request.first <= position <= request.last]
+        return sorted(alive, key=lambda request: -request.size)
 
 
 def plan(
     operations: Sequence[Operation],
     *,
     external: Iterable[Value] = (),
-    pinned: dict[Value, int] | None = None,
+    pinned: Mapping[Value, int] | None = None,
     threads: int = 1,
     in_place: bool = True,
     reuse: bool = True,
-    planner: object = None,
+    planner: Planner = place,
 ) -> MemoryPlan:
-    """Plan the transient memory; ``reuse=False`` is the basic planner, ``planner`` another placing function."""
+    """Plan the transient memory of a list as it stands.
+
+    ``external`` values exist from the start, ``pinned`` ones live until a position. ``reuse=False`` gives every request
+    memory of its own, whatever the ``planner``.
+    """
     operations = list(operations)
     found = lifetimes(operations, external, pinned)
     buffers, where = assign(operations, found, in_place=in_place)
-    end = max(len(operations) - 1, 0)
     requests = [
-        Request(buffer.nbytes, buffer.first if reuse else 0, buffer.last if reuse else end, buffer.name)
+        Request(
+            buffer.nbytes, buffer.first, buffer.last, buffer.name,
+            weight_gradient=buffer.values[0].role is Role.GRADIENT,
+        )
         for buffer in buffers
-    ]
+    ]  # fmt: skip
     scratch_sizes = [operation.kind.scratch(operation, threads) for operation in operations]
     scratch_positions = [position for position, size in enumerate(scratch_sizes) if size > 0]
     for position in scratch_positions:
         operation = operations[position]
-        requests.append(Request(scratch_sizes[position], position, position, f"{operation.layer}/{operation.kind.name}:scratch"))
-    function = place if planner is None else planner
-    placement: Placement = function(requests)  # type: ignore[operator]
+        requests.append(
+            Request(scratch_sizes[position], position, position, f"{operation.layer}/{operation.kind.name}:scratch")
+        )
+    placement = planner(requests) if reuse else basic(requests)
     offsets = {id(buffer): placement.offsets[i] for i, buffer in enumerate(buffers)}
     scratch_offsets = [-1] * len(operations)
     for i, position in enumerate(scratch_positions):

@@ -1,123 +1,131 @@
-"""Recomputation: run a forward operation again on the way back instead of keeping what it made. List in, list out.
+"""Recomputation: run an operation again instead of keeping what it made. List in, list out.
 
-A chosen value is dropped after its last forward reader. Where the way back needs it, a copy of the operation that made
-it stands just before the first reader, and so, in turn, for chosen values that this operation reads; what is not chosen
-is kept for it. Only pure operations qualify (random ones draw the same numbers again), and only while no state that
-they read has been changed in between; so no bit changes.
+`remake` is the one rewriting step: a copy of the operation that made a value stands before a later use, and every use
+from there on reads the copy's outcome. Only pure operations qualify (random ones draw the same numbers again), and only
+where no state that they read has been changed in between; so no bit changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from nntrainer_py.tensor.operations.record import Operation, Phase, Role, Value
+from nntrainer_py.memory.listing import Borders, Listing, forward_end
+from nntrainer_py.tensor.operations.record import Operation, Role, Value
+
+Stand = Callable[[Value], Value]
 
 
-def forward_end(operations: Sequence[Operation]) -> int:
-    """Position of the first operation of the way back."""
-    for position, operation in enumerate(operations):
-        if operation.phase.backward:
-            return position
-    return len(operations)
+def repeatable(listing: Listing, root: Value) -> bool:
+    """One pure operation made the value, whole, and could run again while what it reads is unchanged."""
+    writers = listing.writers.get(root, ())
+    if root.persistent or root.role is Role.SCALAR or len(writers) != 1:
+        return False
+    maker = listing.operations[writers[0]]
+    if not maker.kind.pure or maker.accumulate or maker.kind.modifies:
+        return False
+    written = [value for value in maker.writes.values() if value.base is not None or value.persistent]
+    return not written and all(len(listing.writers[value]) == 1 for value in maker.writes.values())
+
+
+def stable(listing: Listing, maker: int, until: int) -> bool:
+    """Nothing that the operation at ``maker`` reads is written after it and before ``until``."""
+    return not any(
+        maker < position < until
+        for value in listing.operations[maker].reads.values()
+        for position in listing.writers.get(value.root, ())
+    )
+
+
+def remake(listing: Listing, makers: Sequence[int], before: int) -> list[Operation]:
+    """The list with copies of the operations at ``makers`` (ascending) run before position ``before``.
+
+    From there on their outcomes are read instead of the first ones.
+    """
+    operations = listing.operations
+    phase = operations[before].phase
+    again: dict[Value, Value] = {}
+    views: dict[Value, Value] = {}
+
+    def stand_in(value: Value) -> Value:
+        root = value.root
+        if root not in again:
+            return value
+        if value is root:
+            return again[root]
+        if value not in views:
+            views[value] = Value(
+                _again(value.name), value.shape, value.role, value.dtype, again[root], value.root_offset
+            )
+        return views[value]
+
+    copies = []
+    for position in makers:
+        maker = operations[position]
+        reads = {name: stand_in(value) for name, value in maker.reads.items()}
+        writes = {}
+        for name, value in maker.writes.items():
+            writes[name] = again[value] = Value(_again(value.name), value.shape, value.role, value.dtype)
+        copies.append(
+            Operation(maker.kind, reads, writes, maker.attributes, phase, maker.layer, False, maker.origin, True)
+        )
+    rest = [reading(operation, stand_in) for operation in operations[before:]]
+    return [*operations[:before], *copies, *rest]
+
+
+def reading(operation: Operation, stand_in: Stand) -> Operation:
+    """The operation with other values for its operands; itself when none changes."""
+    reads = {name: stand_in(value) for name, value in operation.reads.items()}
+    writes = {
+        name: stand_in(value) if name in operation.kind.modifies else value for name, value in operation.writes.items()
+    }
+    if reads == operation.reads and writes == operation.writes:
+        return operation
+    return Operation(
+        operation.kind, reads, writes, operation.attributes, operation.phase, operation.layer, operation.accumulate,
+        operation.origin, operation.recomputed,
+    )  # fmt: skip
 
 
 def candidates(operations: Sequence[Operation]) -> list[Value]:
-    """Forward values that the way back reads and that could be computed again, in the order they are made."""
+    """Forward values that the way back could have computed again, in the order they are made."""
+    listing = Listing(operations, Borders())
     boundary = forward_end(operations)
-    makers = _makers(operations[:boundary])
-    changed = _last_changes(operations)
-    last_read: dict[Value, int] = {}
-    for position in range(boundary, len(operations)):
-        for value in operations[position].reads.values():
-            last_read[value.root] = position
     found = []
-    for root, maker in makers.items():
-        if root in last_read and _repeatable(maker, root) and _stable(maker, changed, last_read[root]):
+    for root, positions in listing.writers.items():
+        first = _first_backward(listing, root, boundary)
+        if positions[0] < boundary and repeatable(listing, root) and stable(listing, positions[0], first):
             found.append(root)
     return found
 
 
 def recompute(operations: Sequence[Operation], chosen: Collection[Value]) -> list[Operation]:
-    """The list in which the chosen values (roots, from `candidates`) are computed again for the way back."""
-    boundary = forward_end(operations)
-    makers = _makers(operations[:boundary])
-    wanted = {root for root in chosen if root in makers}
-    again: dict[Value, Value] = {}
-    views: dict[Value, Value] = {}
-    made: list[Operation] = list(operations[:boundary])
+    """The list in which the way back computes the chosen values (from `candidates`) again; nothing is kept of them.
 
-    def stand_in(value: Value) -> Value:
-        """The value to read instead of ``value`` in the way back."""
-        root = value.root
-        if root not in wanted:
-            return value
-        if root not in again:
-            repeat(makers[root])
-        if value is root:
-            return again[root]
-        if value not in views:
-            views[value] = Value(
-                f"{value.name}/again", value.shape, value.role, value.dtype, again[root], value.root_offset
-            )
-        return views[value]
-
-    def repeat(maker: Operation) -> None:
-        reads = {name: stand_in(value) for name, value in maker.reads.items()}
-        writes = {}
-        for name, value in maker.writes.items():
-            writes[name] = again[value] = Value(f"{value.name}/again", value.shape, value.role, value.dtype)
-        made.append(
-            Operation(
-                maker.kind, reads, writes, maker.attributes, Phase.DERIVATIVE, maker.layer, False, maker.origin, True
-            )
-        )
-
-    for operation in operations[boundary:]:
-        reads = {name: stand_in(value) for name, value in operation.reads.items()}
-        if all(reads[name] is value for name, value in operation.reads.items()):
-            made.append(operation)
-            continue
-        made.append(
-            Operation(
-                operation.kind, reads, operation.writes, operation.attributes, operation.phase, operation.layer,
-                operation.accumulate, operation.origin, operation.recomputed,
-            )
-        )  # fmt: skip
-    return made
+    A value whose maker reads state that has changed by then is kept after all.
+    """
+    listing = Listing(operations, Borders())
+    wanted = set(chosen)
+    while True:
+        boundary = forward_end(listing.operations)
+        pending = [
+            (first, root)
+            for root in wanted
+            if (first := _first_backward(listing, root, boundary)) < len(listing.operations)
+        ]
+        if not pending:
+            return listing.operations
+        # the last made first: its copy may need others before their own first use
+        first, root = max(pending, key=lambda pair: listing.writers[pair[1]][0])
+        maker = listing.writers[root][0]
+        if repeatable(listing, root) and stable(listing, maker, first):
+            listing = listing.with_operations(remake(listing, [maker], first))
+        else:
+            wanted.discard(root)
 
 
-def cost_of(operations: Sequence[Operation], chosen: Collection[Value]) -> float:
-    """Nanoseconds that recomputing the chosen values adds, by the kinds' own estimates."""
-    return sum(operation.kind.cost(operation) for operation in recompute(operations, chosen) if operation.recomputed)
+def _first_backward(listing: Listing, root: Value, boundary: int) -> int:
+    return next((position for position in listing.uses.get(root, ()) if position >= boundary), len(listing.operations))
 
 
-def _makers(forward: Sequence[Operation]) -> dict[Value, Operation]:
-    return {
-        value: operation
-        for operation in forward
-        for value in operation.writes.values()
-        if value.base is None and not value.persistent
-    }
-
-
-def _repeatable(maker: Operation, root: Value) -> bool:
-    return maker.kind.pure and not maker.accumulate and root.role is not Role.SCALAR
-
-
-def _last_changes(operations: Sequence[Operation]) -> dict[Value, list[int]]:
-    """Positions at which persistent roots are written."""
-    changes: dict[Value, list[int]] = {}
-    for position, operation in enumerate(operations):
-        for value in operation.writes.values():
-            if value.root.persistent:
-                changes.setdefault(value.root, []).append(position)
-    return changes
-
-
-def _stable(maker: Operation, changes: dict[Value, list[int]], until: int) -> bool:
-    """No persistent value that the maker reads changes before ``until``, in the forward pass neither."""
-    return all(
-        all(position >= until for position in changes.get(value.root, ()))
-        for value in maker.reads.values()
-        if value.root.persistent
-    )
+def _again(name: str) -> str:
+    return name if name.endswith("/again") else f"{name}/again"

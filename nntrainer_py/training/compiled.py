@@ -19,26 +19,55 @@ from numpy.typing import NDArray
 from nntrainer_py.errors import DataError
 from nntrainer_py.graph.lower import Lowered, lower
 from nntrainer_py.graph.order import Graph
-from nntrainer_py.memory.plan import MemoryPlan, plan
+from nntrainer_py.memory.compile import CompiledMemory, MemoryOptions
+from nntrainer_py.memory.plan import MemoryPlan
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.initializers import fill
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.tensor.rng import Stream
-from nntrainer_py.training.engine import Engine, Program, persistent, transient
+from nntrainer_py.training.engine import Engine, Program, persistent
+from nntrainer_py.training.planning import Planning
 
 Mode = Literal["train", "evaluate", "predict"]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What decides how a graph is compiled; none of the memory options changes a number."""
+    """What decides how a graph is compiled; none of the memory options changes a number.
+
+    Memory: see `memory.compile.MemoryOptions`. ``memory_budget`` in bytes, all of ours counted, ``data_buffers``
+    batches of the data loaders too; ``swap`` None: only where a budget cannot be met otherwise; ``swap_folder`` holds the file.
+    """
 
     threads: int = 1
     seed: int = 0
     convolution: str = "auto"
+    accumulate_gradients: bool = False
     in_place: bool = True
     reuse: bool = True
-    accumulate_gradients: bool = False
+    recompute: bool = True
+    order: str = "auto"
+    planner: str = "search"
+    memory_budget: int | None = None
+    swap: bool | None = None
+    swap_folder: str = "."
+    lookahead: int | None = None
+    data_buffers: int = 2
+    poison: bool = False
+
+    def memory(self) -> MemoryOptions:
+        """The part that the memory compiler reads."""
+        return MemoryOptions(
+            threads=self.threads,
+            in_place=self.in_place,
+            reuse=self.reuse,
+            recompute=self.recompute,
+            order=self.order,
+            planner=self.planner,
+            budget=self.memory_budget,
+            swap=self.swap,
+            lookahead=self.lookahead,
+        )
 
 
 class Compiled:
@@ -50,10 +79,13 @@ class Compiled:
         self._graph = graph  # with or without the losses
         self.optimizer = optimizer
         self.options = options or Options()
-        self.engine = Engine(self.options.threads)
+        self.engine = Engine(self.options.threads, poison=self.options.poison)
+        self.planning = Planning(
+            self.options.memory(), folder=self.options.swap_folder, data_buffers=self.options.data_buffers
+        )
         self._graphs: dict[bool, Graph] = {}
         self._lowered: dict[tuple[Mode, int], Lowered] = {}
-        self._plans: dict[tuple[Mode, int], MemoryPlan] = {}
+        self._plans: dict[tuple[Mode, int], CompiledMemory] = {}
         self._programs: dict[tuple[Mode, int], Program] = {}
 
     @property
@@ -85,35 +117,48 @@ class Compiled:
             )
         return self._lowered[key]
 
-    def plan(self, mode: Mode, batch: int) -> MemoryPlan:
-        """The memory plan of a mode; no memory is taken."""
+    def memory(self, mode: Mode, batch: int) -> CompiledMemory:
+        """The memory plan of a mode and how it came about; no memory is taken.
+
+        Raises:
+            PlanError: it cannot meet the memory budget.
+        """
         key = (mode, batch)
         if key not in self._plans:
-            lowered = self.lowered(mode, batch)
-            external, pinned = transient(lowered)
-            self._plans[key] = plan(
-                lowered.operations,
-                external=external,
-                pinned=pinned,
-                threads=self.options.threads,
-                in_place=self.options.in_place,
-                reuse=self.options.reuse,
-            )
+            if mode != "train" and not self.planning.decided and self._trains(batch):
+                self.memory("train", batch)  # training decides which weights live on file
+            self._plans[key] = self.planning.compile(self.lowered(mode, batch))
         return self._plans[key]
+
+    def plan(self, mode: Mode, batch: int) -> MemoryPlan:
+        """The memory plan of a mode; no memory is taken."""
+        return self.memory(mode, batch).plan
+
+    def _trains(self, batch: int) -> bool:
+        return self.optimizer is not None and bool(self.lowered("train", batch).losses)
 
     def program(self, mode: Mode, batch: int) -> Program:
         """The bound calls of a mode. Weights that did not exist are created and initialised."""
         key = (mode, batch)
         program = self._programs.get(key)
         if program is None or not self.engine.current(program):
-            lowered, made = self.lowered(mode, batch), self.plan(mode, batch)
+            lowered, memory = self.lowered(mode, batch), self.memory(mode, batch)
             self._ensure(lowered)
-            program = self._programs[key] = self.engine.program(lowered, made)
+            if memory.plan.arena > self.engine.arena.size:
+                self._programs.clear()  # they hold the smaller block
+            file = self.planning.file if memory.swaps else None
+            if file is not None:
+                file.reserve(memory.file_bytes)
+            program = self._programs[key] = self.engine.program(lowered, memory.plan, file)
         return program
 
     def _ensure(self, lowered: Lowered) -> None:
         """Persistent memory and initial values, drawn in canonical order from NNTrainer's stream."""
-        fresh = set(self.engine.store.ensure(persistent(lowered)))
+        if not self.planning.decided:
+            mode, batch = next(key for key, made in self._lowered.items() if made is lowered)
+            self.memory(mode, batch)
+        on_file = self.planning.on_file(lowered)
+        fresh = set(self.engine.store.ensure(persistent(lowered), on_file, self.planning.file))
         stream = Stream(self.options.seed)
         done: set[str] = set()
         for row in lowered.table:

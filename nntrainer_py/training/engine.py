@@ -6,7 +6,8 @@ An :class:`Engine` owns the persistent memory of a model (weights, state, optimi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from nntrainer_py.errors import DataError, NumericalError
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.memory.arena import Arena
 from nntrainer_py.memory.plan import MemoryPlan
+from nntrainer_py.memory.planner import aligned
+from nntrainer_py.memory.swap_file import Slot, SwapFile
 from nntrainer_py.tensor.operations.record import Call, Phase, Role, Run, Status, StepState, Value
 from nntrainer_py.training.launch import launch
 
@@ -27,18 +30,28 @@ class Store:
         self.arrays: dict[str, NDArray[Any]] = {}
         self.blocks: list[Arena] = []
 
-    def ensure(self, values: Iterable[Value]) -> list[str]:
-        """Take memory for the values that are not there yet, zero-filled; returns their names."""
+    def ensure(
+        self, values: Iterable[Value], on_file: Mapping[Value, Slot] | None = None, file: SwapFile | None = None
+    ) -> list[str]:
+        """Take memory for the values that are not there yet, zero-filled; returns their names.
+
+        Those ``on_file`` become arrays over the swap file instead.
+        """
         fresh = [value for value in dict.fromkeys(values) if value.name not in self.arrays]
+        slots = {value.name: slot for value, slot in (on_file or {}).items()}
         offsets, size = [], 0
         for value in fresh:
             offsets.append(size)
-            size += -(-value.nbytes // 64) * 64
-        if fresh:
-            block = Arena(size)
-            self.blocks.append(block)
-            for value, offset in zip(fresh, offsets, strict=True):
-                self.arrays[value.name] = block.view(offset, value.shape, value.dtype)
+            if value.name not in slots:
+                size += aligned(value.nbytes)
+        if size:
+            self.blocks.append(Arena(size))
+        for value, offset in zip(fresh, offsets, strict=True):
+            if value.name in slots:
+                assert file is not None
+                self.arrays[value.name] = file.array(slots[value.name], value.shape, value.dtype)
+            else:
+                self.arrays[value.name] = self.blocks[-1].view(offset, value.shape, value.dtype)
         return [value.name for value in fresh]
 
     @property
@@ -50,12 +63,22 @@ class Program:
     """The bound calls of one plan."""
 
     def __init__(
-        self, lowered: Lowered, plan: MemoryPlan, store: Store, arena: Arena, state: StepState, threads: int
+        self,
+        lowered: Lowered,
+        plan: MemoryPlan,
+        store: Store,
+        arena: Arena,
+        state: StepState,
+        threads: int,
+        *,
+        file: SwapFile | None = None,
+        poison: bool = False,
     ) -> None:
         self.lowered = lowered
         self.plan = plan
         self._store = store
         self.arena = arena
+        self.file = file
         self._constants: dict[Value, NDArray[Any]] = {}
         self.inputs = [self.array(value) for value in lowered.inputs]
         self.labels = [self.array(value) for value in lowered.labels]
@@ -67,12 +90,18 @@ class Program:
         self.forward: list[Call] = []
         self.backward: list[Call] = []
         self.update: list[Call] = []
+        #: the call of each operation of the plan, in its order; the three parts above hold the same calls
+        self.calls: list[Call] = []
         delayed = any(value.persistent for value in lowered.gradients.values())
+        filling = Poison(plan, arena) if poison else None
         for position, operation in enumerate(plan.operations):
             arrays = {name: self.array(value) for name, value in (*operation.reads.items(), *operation.writes.items())}
             offset, size = plan.scratch_offsets[position], plan.scratch_sizes[position]
             scratch = arena.bytes[offset : offset + size] if size else arena.bytes[:0]
             call = operation.kind.bind(operation, arrays, Run(state, threads, scratch))
+            if filling is not None:
+                call = filling.around(position, call)
+            self.calls.append(call)
             if not operation.phase.backward:
                 self.forward.append(call)
             elif delayed and operation.phase is Phase.UPDATE:
@@ -99,20 +128,61 @@ class Program:
         return flat.reshape(value.shape)
 
 
-class Engine:
-    """Runs steps. ``state`` carries what changes from step to step."""
+class Poison:
+    """A search for faults: memory is filled with NaN before its first write and after its last use, scratch too.
 
-    def __init__(self, threads: int = 1) -> None:
+    What an operation reads then was written by one that this plan let come before, or the results show it.
+    """
+
+    def __init__(self, plan: MemoryPlan, arena: Arena) -> None:
+        self._before: dict[int, list[NDArray[np.uint8]]] = {}
+        self._after: dict[int, list[NDArray[np.uint8]]] = {}
+        for buffer in plan.buffers:
+            offset = plan.offsets[id(buffer)]
+            block = arena.bytes[offset : offset + buffer.nbytes]
+            made_by = plan.operations[buffer.first].writes.values() if buffer.first < len(plan.operations) else ()
+            if any(value.root is buffer.values[0] for value in made_by):
+                self._before.setdefault(buffer.first, []).append(block)
+            self._after.setdefault(buffer.last, []).append(block)
+        for position, (offset, size) in enumerate(zip(plan.scratch_offsets, plan.scratch_sizes, strict=True)):
+            if size:
+                self._before.setdefault(position, []).append(arena.bytes[offset : offset + size])
+                self._after.setdefault(position, []).append(arena.bytes[offset : offset + size])
+
+    def around(self, position: int, call: Call) -> Call:
+        """The call with the filling before and after it."""
+        function, arguments = call
+        before, after = self._before.get(position, ()), self._after.get(position, ())
+
+        def filled(*given: Any) -> None:
+            for block in before:
+                block[:] = 0xFF
+            function(*given)
+            for block in after:
+                block[:] = 0xFF
+
+        return filled, arguments
+
+
+class Engine:
+    """Runs steps. ``state`` carries what changes from step to step. ``poison`` is for tests, see `Poison`."""
+
+    def __init__(self, threads: int = 1, *, poison: bool = False) -> None:
         self.state = StepState()
         self.store = Store()
         self.threads = threads
+        self.poison = poison
         self._arena = Arena(0)
 
-    def program(self, lowered: Lowered, plan: MemoryPlan) -> Program:
-        """Bind a plan. The transient block grows when needed; programs bound before must then be bound again."""
+    def program(self, lowered: Lowered, plan: MemoryPlan, file: SwapFile | None = None) -> Program:
+        """Bind a plan. The transient block grows when needed; programs bound before must then be bound again.
+
+        ``file`` is the swap file that the plan was settled on.
+        """
         if plan.arena > self._arena.size:
+            self._arena = Arena(0)  # give the old block back first, or both would exist for a moment
             self._arena = Arena(plan.arena)
-        return Program(lowered, plan, self.store, self._arena, self.state, self.threads)
+        return Program(lowered, plan, self.store, self._arena, self.state, self.threads, file=file, poison=self.poison)
 
     def current(self, program: Program) -> bool:
         """The program is bound to the transient block in use."""
@@ -126,8 +196,7 @@ class Engine:
         """Run the forward part; returns the loss (0 without one). Raises before anything was changed by an update."""
         with launch(self.threads, numpy_inside=program.opaque):
             self.state.status[:] = 0
-            for function, arguments in program.forward:
-                function(*arguments)
+            self._run(program, program.forward)
         self._check_status(program)
         loss = 0.0
         for array in program.losses:
@@ -137,15 +206,13 @@ class Engine:
     def backward(self, program: Program) -> None:
         """Run the backward part with the updates that need no delay."""
         with launch(self.threads, numpy_inside=program.opaque):
-            for function, arguments in program.backward:
-                function(*arguments)
+            self._run(program, program.backward)
         self._check_status(program)
 
     def update(self, program: Program) -> None:
         """Run the delayed updates (gradient accumulation)."""
         with launch(self.threads, numpy_inside=program.opaque):
-            for function, arguments in program.update:
-                function(*arguments)
+            self._run(program, program.update)
 
     def step(self, program: Program) -> float:
         """Forward, test of the loss, backward; returns the loss before the update."""
@@ -156,6 +223,29 @@ class Engine:
         self.state.counters[StepState.ITERATION] += 1
         self.state.counters[StepState.STEP] += 1
         return loss
+
+    def _run(self, program: Program, calls: Sequence[Call]) -> None:
+        try:
+            for function, arguments in calls:
+                function(*arguments)
+        except BaseException:
+            if program.file is not None:
+                program.file.drain()  # nothing may move into memory that another program uses next
+            raise
+
+    def measure(self, program: Program) -> list[float]:
+        """Run one training step like `step`, timing each operation: nanoseconds by position in the plan.
+
+        The loss is not tested, and no counter moves on: for benchmarks and reports.
+        """
+        with launch(self.threads, numpy_inside=program.opaque):
+            self.state.status[:] = 0
+            times = []
+            for function, arguments in program.calls:
+                start = time.perf_counter_ns()
+                function(*arguments)
+                times.append(float(time.perf_counter_ns() - start))
+        return times
 
     def _check_status(self, program: Program) -> None:
         code, detail = int(self.state.status[StepState.CODE]), int(self.state.status[StepState.DETAIL])

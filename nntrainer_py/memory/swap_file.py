@@ -1,0 +1,163 @@
+"""The file that swapped tensors go to, and the thread that moves them while the step goes on."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import queue
+import tempfile
+import threading
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nntrainer_py.errors import UsageError, quoted
+
+PAGE = mmap.ALLOCATIONGRANULARITY
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A place in the file; ``offset`` is set when a plan that uses it is settled."""
+
+    nbytes: int
+    name: str = ""
+    offset: int = -1
+
+
+@dataclass(eq=False, slots=True)
+class Transfer:
+    """One movement between memory and the file, done by the worker; reused in every step."""
+
+    memory: memoryview
+    slot: Slot
+    outward: bool
+    done: threading.Event = field(default_factory=threading.Event)
+    error: OSError | None = None
+
+
+class SwapFile:
+    """A file of its own in ``folder``, without a name where the system allows it, so that nothing stays behind.
+
+    Its space is reserved before the first step: a full disk shows then and not in the middle of a run. Opened on the
+    first `reserve`. Counts the bytes that went out and came in.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.size = 0
+        self.written = 0
+        self.read = 0
+        self._descriptor = -1
+        self._queue: queue.SimpleQueue[Transfer | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+
+    def reserve(self, size: int) -> None:
+        """Make the file at least ``size`` bytes long. `UsageError` when the folder or the disk does not allow it."""
+        if size <= self.size:
+            return
+        try:
+            if self._descriptor < 0:
+                self._open()
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._descriptor, 0, size)
+            else:
+                os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise UsageError(
+                f"cannot make a swap file of {size} bytes in {quoted(self.folder)}: {error.strerror or error}; "
+                "choose another fsu_path"
+            ) from error
+        self.size = size
+
+    def _open(self) -> None:
+        descriptor, name = tempfile.mkstemp(prefix=f"nntrainer_py-{os.getpid()}-", suffix=".swap", dir=self.folder)
+        leftover: str | None = None
+        try:
+            os.unlink(name)
+        except OSError:
+            leftover = name  # a system that keeps the names of open files: removed at the end
+        self._descriptor = descriptor
+        self._finalizer = weakref.finalize(self, _close, descriptor, leftover, self._queue)
+
+    def array(self, slot: Slot, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+        """The bytes of a slot as an array over the file: for what reads or writes it outside the steps.
+
+        A write shows in later transfers at once (one cache of the system behind both).
+        """
+        block = mmap.mmap(self._descriptor, max(slot.nbytes, 1), offset=slot.offset)
+        return np.frombuffer(block, dtype, count=slot.nbytes // np.dtype(dtype).itemsize).reshape(shape)
+
+    def start(self, transfer: Transfer) -> None:
+        """Hand a transfer to the worker. They are done one after the other, in this order."""
+        transfer.done.clear()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(
+                target=_work, args=(self._descriptor, self._queue), name="nntrainer_py swap", daemon=True
+            )
+            self._thread.start()
+        self._queue.put(transfer)
+
+    def wait(self, transfer: Transfer) -> None:
+        """Wait for a transfer. `UsageError` when the system could not do it."""
+        transfer.done.wait()
+        if transfer.error is not None:
+            what = "write" if transfer.outward else "read"
+            raise UsageError(
+                f"cannot {what} the swap file in {quoted(self.folder)}: {transfer.error.strerror or transfer.error}"
+            )
+        if transfer.outward:
+            self.written += transfer.slot.nbytes
+        else:
+            self.read += transfer.slot.nbytes
+
+    def drain(self) -> None:
+        """Wait until the worker has done all that it was given."""
+        if self._thread is not None and self._thread.is_alive():
+            last = Transfer(memoryview(b""), Slot(0, offset=0), True)
+            self.start(last)
+            last.done.wait()
+
+    def close(self) -> None:
+        """End the worker and remove the file."""
+        if self._finalizer is not None:
+            self._finalizer()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._descriptor, self.size = -1, 0
+
+
+def _work(descriptor: int, jobs: queue.SimpleQueue[Transfer | None]) -> None:
+    while (transfer := jobs.get()) is not None:
+        transfer.error = None
+        try:
+            _move(descriptor, transfer)
+        except OSError as error:
+            transfer.error = error
+        transfer.done.set()
+
+
+def _move(descriptor: int, transfer: Transfer) -> None:
+    """The system may move less than it was asked to."""
+    done, memory, offset = 0, transfer.memory, transfer.slot.offset
+    while done < len(memory):
+        if transfer.outward:
+            count = os.pwrite(descriptor, memory[done:], offset + done)
+        else:
+            count = os.preadv(descriptor, [memory[done:]], offset + done)
+        if count <= 0:
+            raise OSError("the file is shorter than it was")
+        done += count
+
+
+def _close(descriptor: int, leftover: str | None, jobs: queue.SimpleQueue[Transfer | None]) -> None:
+    jobs.put(None)
+    os.close(descriptor)
+    if leftover is not None:
+        os.unlink(leftover)
