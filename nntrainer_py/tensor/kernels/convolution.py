@@ -18,6 +18,7 @@ from nntrainer_py.tensor.kernels.convolution_gather import (
     gather_panel,
     gather_taps,
     move_tile,
+    pack_images,
     pack_pixels,
     scatter_tile,
 )
@@ -30,6 +31,7 @@ Geometry = npt.NDArray[np.int64]
 
 DEPTH = 256  # sums per block of the inner dimension: a panel (32 KiB) stays in the first cache
 _DEEP = 512  # the same where each block costs a scattered addition
+_TOGETHER = 4  # panels of taps that a packed tile of the output's gradient is used for
 _TILE = 128  # rows of products that are scattered together
 
 
@@ -57,9 +59,10 @@ def derivative_scratch(filters: int, channels: int, taps: int, parts: int) -> in
     return 4 * parts * (min(filters, _DEEP) + channels_per_tile(channels, taps) * taps) * COLUMNS
 
 
-def gradient_scratch(parts: int) -> int:
-    """Bytes for ``gradient``."""
-    return 4 * parts * 2 * DEPTH * COLUMNS
+def gradient_scratch(inner: int, parts: int) -> int:
+    """Bytes for ``gradient``: ``inner`` = input channels per group times taps."""
+    panels = min(_TOGETHER, -(-inner // COLUMNS))
+    return 4 * parts * DEPTH * ((1 + panels) * COLUMNS + ROWS)
 
 
 @kernel()
@@ -166,62 +169,94 @@ def derivative_part(
 
 
 @kernel()
+def _gradient_block(
+    x: Array,
+    dy: Array,
+    dw: Array,
+    geometry: Geometry,
+    accumulate: int,
+    group: int,
+    first: int,
+    columns: int,
+    low: int,
+    high: int,
+    scratch: int,
+) -> None:
+    """Filters low..high of a group by taps first..first + columns, summed over the batch."""
+    batch, filters, out_height, out_width = dy.shape
+    pixels, channels = out_height * out_width, dw.shape[1]
+    inner = channels * dw.shape[2] * dw.shape[3]
+    gathered = scratch
+    tile = gathered + 4 * DEPTH * COLUMNS
+    packed = tile + 4 * DEPTH * ROWS
+    bunch = DEPTH // pixels if pixels < DEPTH // 4 else 1  # small images are summed together
+    columns_at_once = min(out_width, DEPTH)
+    rows_at_once = max(1, DEPTH // out_width)  # whole rows, or a piece of one that is longer
+    mode = ADD_ROWS if accumulate else 0
+    for image in range(0, batch, bunch):
+        images = min(bunch, batch - image)
+        for row in range(0, out_height, rows_at_once):
+            for column in range(0, out_width, columns_at_once):
+                height, width = min(rows_at_once, out_height - row), min(columns_at_once, out_width - column)
+                depth = images * height * width
+                for q in range(0, columns, COLUMNS):
+                    count = min(COLUMNS, columns - q)
+                    for i in range(images):
+                        place = gathered + 4 * i * height * width
+                        gather_taps(
+                            x,
+                            image + i,
+                            group * channels,
+                            first + q,
+                            count,
+                            dw,
+                            geometry,
+                            row,
+                            column,
+                            height,
+                            width,
+                            place,
+                            depth,
+                        )
+                    pack_transposed(gathered, depth, depth, count, packed + 4 * depth * q)
+                for m in range(low, high, ROWS):
+                    rows = min(ROWS, high - m)
+                    channel = group * (filters // geometry[0]) + m
+                    source, step = dy[image, channel].ctypes.data + 4 * (row * out_width + column), pixels
+                    if images > 1:
+                        pack_images(source, filters * pixels, pixels, images, rows, tile)
+                        source, step = tile, depth
+                    for q in range(0, columns, COLUMNS):
+                        count = min(COLUMNS, columns - q)
+                        target, panel = dw.ctypes.data + 4 * (channel * inner + first + q), packed + 4 * depth * q
+                        multiply_rows(
+                            rows, count, depth, source, step, 1, panel, COLUMNS, target, inner, target, inner, mode
+                        )
+                mode = ADD_ROWS
+
+
+@kernel()
 def gradient_part(
     part: int, parts: int, x: Array, dy: Array, dw: Array, geometry: Geometry, accumulate: int, scratch: Array
 ) -> None:
     """Part of the gradient of the weight: ``dw (+)= sum over the batch``; shapes as in ``forward_part``.
 
-    ``scratch`` has ``gradient_scratch(parts)`` bytes.
+    ``scratch`` has ``gradient_scratch(C / groups kh kw, parts)`` bytes.
     """
-    batch, filters, out_height, out_width = dy.shape
-    channels, taps = dw.shape[1], dw.shape[2] * dw.shape[3]
-    groups, pixels = geometry[0], out_height * out_width
-    per_group, inner = filters // groups, channels * taps
-    gathered = scratch.ctypes.data + 4 * part * (scratch.size // parts)
-    packed = gathered + 4 * DEPTH * COLUMNS
+    groups, inner = geometry[0], dw.shape[1] * dw.shape[2] * dw.shape[3]
     panels = (inner + COLUMNS - 1) // COLUMNS
-    tiles = (per_group + ROWS - 1) // ROWS
+    tiles = (dw.shape[0] // groups + ROWS - 1) // ROWS
     splits = min(tiles, (parts + groups * panels - 1) // (groups * panels))
     units = groups * panels * splits
-    columns_at_once = min(out_width, DEPTH)
-    rows_at_once = max(1, DEPTH // out_width)  # whole rows, or a piece of one that is longer
-    for unit in range(part * units // parts, (part + 1) * units // parts):
-        group, panel, split = unit // (panels * splits), unit // splits % panels, unit % splits
-        first = panel * COLUMNS
-        columns = min(COLUMNS, inner - first)
-        mode = ADD_ROWS if accumulate else 0
-        for image in range(batch):
-            for row in range(0, out_height, rows_at_once):
-                for column in range(0, out_width, columns_at_once):
-                    height = min(rows_at_once, out_height - row)
-                    width = min(columns_at_once, out_width - column)
-                    depth = height * width
-                    gather_taps(
-                        x,
-                        image,
-                        group * channels,
-                        first,
-                        columns,
-                        dw,
-                        geometry,
-                        row,
-                        column,
-                        height,
-                        width,
-                        gathered,
-                        depth,
-                    )
-                    pack_transposed(gathered, depth, depth, columns, packed)
-                    for m in range(
-                        split * tiles // splits * ROWS, min(per_group, (split + 1) * tiles // splits * ROWS), ROWS
-                    ):
-                        rows = min(ROWS, per_group - m)
-                        target = dw.ctypes.data + 4 * ((group * per_group + m) * inner + first)
-                        source = dy[image, group * per_group + m].ctypes.data + 4 * (row * out_width + column)
-                        multiply_rows(
-                            rows, columns, depth, source, pixels, 1, packed, COLUMNS, target, inner, target, inner, mode
-                        )
-                    mode = ADD_ROWS
+    at, last = part * units // parts, (part + 1) * units // parts
+    place = scratch.ctypes.data + 4 * part * (scratch.size // parts)
+    while at < last:
+        group, split, panel = at // (panels * splits), at // panels % splits, at % panels
+        many = min(min(_TOGETHER, panels - panel), last - at)
+        low, high = split * tiles // splits * ROWS, min(dw.shape[0] // groups, (split + 1) * tiles // splits * ROWS)
+        columns = min(many * COLUMNS, inner - panel * COLUMNS)
+        _gradient_block(x, dy, dw, geometry, accumulate, group, panel * COLUMNS, columns, low, high, place)
+        at += many
 
 
 @kernel(forks=True)

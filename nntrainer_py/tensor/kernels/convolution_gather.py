@@ -30,6 +30,8 @@ def _first_inside(offset: int, stride: int) -> int:
         return 0
     if stride == 1:
         return -offset
+    if stride == 2:
+        return (1 - offset) >> 1
     return (stride - 1 - offset) // stride
 
 
@@ -40,6 +42,8 @@ def _end_inside(offset: int, stride: int, size: int) -> int:
         return 0
     if stride == 1:
         return size - offset
+    if stride == 2:
+        return (size - offset + 1) >> 1
     return (size - offset + stride - 1) // stride
 
 
@@ -204,6 +208,18 @@ def pack_pixels(
             source = dy + 4 * ((image * filters + first_filter) * pixels + pixel)
             copy_run(source, pixels, place, COLUMNS, depth, 0, run, run, np.float32(1.0))
         at += run
+
+
+@kernel()
+def pack_images(source: int, image_step: int, pixels: int, images: int, rows: int, target: int) -> None:
+    """Tile [rows, images * pixels] of ``rows`` channels of several small images."""
+    depth = images * pixels
+    for image in range(images):
+        for pixel in range(0, pixels, LANES):
+            run = min(LANES, pixels - pixel)
+            place = source + 4 * (image * image_step + pixel)
+            inside = target + 4 * (image * pixels + pixel)
+            copy_run(place, pixels, inside, depth, rows, 0, run, run, np.float32(1.0))
 
 
 @kernel()

@@ -157,6 +157,7 @@ def weights_part(
     turned by 180 degrees.
     """
     slab = slabs + slab_step * part
+    whole = (9 + LANES - 1) // LANES * LANES
     unit = 0
     for block in range(0, count, LANES):
         for k0 in range(0, inner, LANES):
@@ -168,7 +169,9 @@ def weights_part(
             for k in range(LANES):
                 source, row_step, column_step = slab + 4 * 9 * k * LANES, 3 * LANES, LANES
                 if flip:
-                    _turn(w[k0 + k, first + block].ctypes.data, 9, LANES, 9, slab)
+                    # Whole vectors read on into what follows; the last kernels of all have nothing behind them.
+                    end = k0 + k == inner - 1 and first + block + LANES == w.shape[1]
+                    _turn(w[k0 + k, first + block].ctypes.data, 9, LANES, 9 if end else whole, slab)
                     source, row_step, column_step = slab + 4 * 8 * LANES, -3 * LANES, -LANES
                 place = target + 4 * ((block // COLUMNS * inner + k0 + k) * COLUMNS + block % COLUMNS)
                 if size == 4:

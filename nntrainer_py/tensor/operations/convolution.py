@@ -264,7 +264,7 @@ class Conv2dGradient(_Convolution):
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
         if size:
             return winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size, parts).nbytes
-        return convolution.gradient_scratch(parts)
+        return convolution.gradient_scratch(shapes.w[1] * shapes.taps, parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import convolution as kernels

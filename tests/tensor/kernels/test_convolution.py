@@ -81,7 +81,7 @@ def test_against_float64(arguments, parts):
     close(made, dx + bias[:, None, None])
 
     made = np.full(w.shape, np.nan, np.float32)
-    scratch = room(kernels.gradient_scratch(parts))
+    scratch = room(kernels.gradient_scratch(channels * taps, parts))
     kernels.gradient(x, g, made, geometry, 0, scratch, parts)
     close(made, dw)
     kernels.gradient(x, g, made, geometry, 1, scratch, parts)
@@ -116,7 +116,7 @@ def test_threads_do_not_change_a_bit():
     for i, (forward, derivative, gradient, parts) in enumerate(calls):
         forward(x, w, NONE, y[i], geometry, room(kernels.forward_scratch(40, 9, parts)), parts)
         derivative(y[0], w, NONE, dx[i], geometry, room(kernels.derivative_scratch(33, 40, 9, parts)), parts)
-        gradient(x, y[0], dw[i], geometry, 0, room(kernels.gradient_scratch(parts)), parts)
+        gradient(x, y[0], dw[i], geometry, 0, room(kernels.gradient_scratch(360, parts)), parts)
     for pair in (y, dx, dw):
         np.testing.assert_array_equal(pair[0], pair[1])
 
