@@ -113,14 +113,14 @@ def row_targets(
     if smoothing == 0.0 and weights.size == 0:
         # an impossible class (x = -inf) that is no target adds nothing, here and below
         for j in range(classes):
-            a = np.float64(t[row, j])
-            part = a * (np.float64(x[row, j]) - top)
-            mass += a
-            dot += part if a != 0.0 else 0.0
+            label = np.float64(t[row, j])
+            part = label * (np.float64(x[row, j]) - top)
+            mass += label
+            dot += part if label != 0.0 else 0.0
         return mass, dot
     for j in range(classes):
-        label = (1.0 if j == k else 0.0) if indices else np.float64(t[row, j])
-        a = target(label, weights, j, smoothing, share)
+        chosen = (1.0 if j == k else 0.0) if indices else np.float64(t[row, j])
+        a = target(chosen, weights, j, smoothing, share)
         mass += a
         dot += a * (np.float64(x[row, j]) - top) if a != 0.0 else 0.0
     return mass, dot
