@@ -172,9 +172,10 @@ def load_weights(path: Path, model: Trainee) -> None:
     """
     weights = model.weights()
     with SafetensorsFile(path) as file:
-        if safetensors.HASH in file.metadata:
+        written = file.metadata.get("format", "")
+        if safetensors.HASH in file.metadata or written in (FORMAT, MODEL_FORMAT):
             file.verify()
-        prefix = WEIGHTS if file.metadata.get("format") == FORMAT else ""
+        prefix = WEIGHTS if written == FORMAT else ""
         for name, array in weights.items():
             file.check_fits(prefix + name, array)
         extra = [name for name in file.tensors if name.startswith(prefix) and name[len(prefix) :] not in weights]
