@@ -361,6 +361,7 @@ class Model:
             [lowered.inputs[place].shape[1:] for place in graph.input_order],
             [lowered.labels[place].shape[1:] for place in graph.label_order] if labels else [],
             class_names=class_names,
+            label_kinds=graph.label_kinds if labels else None,
         )
 
 

@@ -25,6 +25,7 @@ class Graph:
     ``inputs`` and ``labels`` name what a sample's inputs and labels belong to, in the order of the data: that of
     ``[Model] input_layers`` and ``label_layers``, or else the canonical one. ``input_order[k]`` is the position of the
     k-th of these among the input values in canonical order (`Lowered.inputs`), ``label_order`` likewise for labels.
+    ``label_kinds`` says what each label must be (`data.labels.LABEL_KINDS`), in the order of the data.
     A layer with several inputs of its own stands once for each.
     """
 
@@ -33,6 +34,7 @@ class Graph:
     input_order: tuple[int, ...]
     labels: tuple[str, ...]
     label_order: tuple[int, ...]
+    label_kinds: tuple[str, ...] = ()
 
 
 def arrange(spec: ModelSpec, training: bool, faults: Faults | None = None) -> Graph:
@@ -121,6 +123,7 @@ def _graph(spec: ModelSpec, ordered: list[LayerSpec], training: bool, faults: Fa
         input_order=input_order,
         labels=tuple(labels[index].name for index in label_order),
         label_order=label_order,
+        label_kinds=tuple(labels[index].layer.label_kind() for index in label_order),
     )
 
 

@@ -62,6 +62,10 @@ class Layer(Configurable):
     #: set by the graph: the weights in the order of their request
     weights: list[Weight]
 
+    def label_kind(self) -> str:
+        """What a label of this layer must be, a word of `data.labels.LABEL_KINDS`; the data is checked for it."""
+        return "any"
+
     def finalize(self, ctx: FinalizeContext) -> None:
         """Check the input shapes, request weights, declare the outputs."""
         for dim in ctx.inputs:

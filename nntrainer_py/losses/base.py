@@ -27,6 +27,9 @@ class Loss(BuiltinLayer):
         """Shape of the label for an output of this shape (batch included)."""
         return output
 
+    def label_kind(self) -> str:
+        return "finite"
+
     def finalize(self, ctx: FinalizeContext) -> None:
         (x,) = ctx.inputs
         ctx.output(x)
@@ -59,12 +62,17 @@ class CrossEntropy(Loss):
 
     #: the function from logits to probabilities: an operation kind and its attributes
     normalizer: ClassVar[tuple[str, dict[str, Any]]] = ("softmax", {})
+    #: what the values of a label are when they are no class numbers
+    row_kind: ClassVar[str] = "distribution"
 
     integer_labels = boolean(False, doc="Labels are class numbers from 0, one for each row of the output's width.")
     class_weights = number_list(None, minimum=0.0, doc="One factor per class for its part of the loss.")
 
     def label_dim(self, output: TensorDim) -> TensorDim:
         return output.replace(width=1) if self.integer_labels else output
+
+    def label_kind(self) -> str:
+        return "finite" if self.integer_labels else self.row_kind
 
     def finalize(self, ctx: FinalizeContext) -> None:
         (x,) = ctx.inputs

@@ -16,6 +16,7 @@ class CrossSigmoid(CrossEntropy):
 
     keyword = "cross_sigmoid"
     normalizer = ("activation", {"function": "sigmoid"})
+    row_kind = "probability"
 
     label_smoothing = number(default=0.0, minimum=0.0, below=1.0, doc="Part of each label moved to one half.")
 

@@ -13,5 +13,8 @@ class KullbackLeibler(ElementLoss):
 
     keyword = "kld"
 
+    def label_kind(self) -> str:
+        return "distribution"
+
     def parameter(self) -> float | None:
         return 1e-20
