@@ -20,20 +20,23 @@ from nntrainer_py.tensor.kernels.recurrent import (
     REVERSE,
     activate,
     add,
+    add_product,
+    clear,
     drop,
     incoming,
     moment,
     multiply_by,
     multiply_packed,
+    negative,
     pack_matrix,
     product,
+    rest_product,
     slope,
     take,
 )
 
 Array = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
-f32 = np.float32
 
 
 @kernel()
@@ -48,18 +51,18 @@ def _product(
         multiply_packed(rows, columns, units, before, stride, packed.ctypes.data, place, ldc, init, 0)
         return
     for n in range(rows):
-        for j in range(columns):
-            target[start + n * ldc + j] = bias[first + j] if bias.size else f32(0.0)
+        if bias.size:
+            take(target, start + n * ldc, bias, first, columns)
+        else:
+            clear(target, start + n * ldc, columns)
 
 
 @kernel()
 def _mix(flat: Array, place: int, gates: Array, q: int, before: Array, earlier: int, units: int) -> None:
     """``h = z h' + (1 - z) g``; ``earlier`` -1: h' is zero."""
-    for j in range(units):
-        flat[place + j] = (f32(1.0) - gates[q + j]) * gates[q + 2 * units + j]
+    rest_product(flat, place, gates, q, gates, q + 2 * units, units)
     if earlier >= 0:
-        for j in range(units):
-            flat[place + j] += gates[q + j] * before[earlier + j]
+        add_product(flat, place, gates, q, before, earlier, units)
 
 
 @kernel()
@@ -90,13 +93,11 @@ def forward_part(
             add(q_all, q, work, n * 2 * u, 2 * u)
             activate(rec, q_all, q, 2 * u)
             if after:
-                for j in range(u):
-                    q_all[q + 2 * u + j] += q_all[q + u + j] * keep[at + j]
+                add_product(q_all, q + 2 * u, q_all, q + u, keep, at, u)
             elif before != 0:
                 product(keep, at, q_all, q + u, source, earlier, u)
             else:
-                for j in range(u):
-                    keep[at + j] = f32(0.0)
+                clear(keep, at, u)
         if not after:
             _product(rows, u, u, keep.ctypes.data + 4 * place if before != 0 else 0, steps * u, packed_g, work,
                      first * 2 * u, 2 * u, bias, 2 * u)  # fmt: skip
@@ -132,19 +133,17 @@ def _gates_back(
     q_all: Array, q: int, u: int, rec: int, act: int, work: Array, dh: int, v: int, before: Array, earlier: int
 ) -> None:
     """Derivatives by the arguments of z and g in place of these gates; dh becomes its share through z alone."""
-    for j in range(u):
-        work[v + j] = -q_all[q + 2 * u + j]
+    negative(work, v, q_all, q + 2 * u, u)
     if earlier >= 0:
         add(work, v, before, earlier, u)
     multiply_by(work, v, work, dh, u)  # dz = dh (h' - g)
     slope(rec, q_all, q, work, v, u)
-    slope_of_g = v + u
-    for j in range(u):
-        work[slope_of_g + j] = work[dh + j] * (f32(1.0) - q_all[q + j])
-    slope(act, q_all, q + 2 * u, work, slope_of_g, u)
+    dg = v + u
+    rest_product(work, dg, q_all, q, work, dh, u)
+    slope(act, q_all, q + 2 * u, work, dg, u)
     multiply_by(work, dh, q_all, q, u)
     take(q_all, q, work, v, u)
-    take(q_all, q + 2 * u, work, slope_of_g, u)
+    take(q_all, q + 2 * u, work, dg, u)
 
 
 @kernel()
@@ -174,8 +173,7 @@ def backward_part(
         take(q_all, first * steps * 3 * u, gates.reshape(-1), first * steps * 3 * u, rows * steps * 3 * u)
     size = batch * u  # of dh, of drh, and twice of free space
     dh_at, drh_at = work.ctypes.data + 4 * first * u, work.ctypes.data + 4 * (size + first * u)
-    for i in range(first * u, last * u):
-        work[i] = f32(0.0)
+    clear(work, first * u, rows * u)
     for s in range(steps - 1, -1, -1):
         t = moment(s, steps, reverse)
         if s > 0:
@@ -204,8 +202,7 @@ def backward_part(
                     add(work, n * u, work, 2 * size + 2 * n * u + u, u)
                     _reset_back(q_all, q, u, rec, work, 2 * size + 2 * n * u, source, n * leap + shift, work, drh)
                 else:
-                    for j in range(u):
-                        q_all[q + u + j] = f32(0.0)
+                    clear(q_all, q + u, u)
         if exists:
             multiply_packed(rows, u, 2 * u, row_q, steps * 3 * u, packed_zr.ctypes.data, dh_at, u, dh_at, u)
             if after:

@@ -18,6 +18,9 @@ from nntrainer_py.tensor.kernels.recurrent import (
     RECURRENT,
     REVERSE,
     activate,
+    add,
+    add_product,
+    clear,
     drop,
     incoming,
     moment,
@@ -31,17 +34,14 @@ from nntrainer_py.tensor.kernels.recurrent import (
 
 Array = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
-f32 = np.float32
 
 
 @kernel()
 def _cell(gates: Array, q: int, cell: Array, at: int, before: Array, earlier: int, units: int) -> None:
     """``c = f c' + i g``; ``earlier`` -1: there is no state before."""
-    if earlier < 0:
-        product(cell, at, gates, q, gates, q + 2 * units, units)
-    else:
-        for j in range(units):
-            cell[at + j] = gates[q + units + j] * before[earlier + j] + gates[q + j] * gates[q + 2 * units + j]
+    product(cell, at, gates, q, gates, q + 2 * units, units)
+    if earlier >= 0:
+        add_product(cell, at, gates, q + units, before, earlier, units)
 
 
 @kernel()
@@ -108,8 +108,7 @@ def _step_back(
     i, f, g, o = q, q + units, q + 2 * units, q + 3 * units
     product(work, v, work, dh, q_all, o, units)  # to the cell through the hidden state
     slope(act, work, u, work, v, units)
-    for j in range(units):
-        work[dc + j] += work[v + j]
+    add(work, dc, work, v, units)
     product(work, v, work, dh, work, u, units)
     slope(rec, q_all, o, work, v, units)
     take(q_all, o, work, v, units)
@@ -123,8 +122,7 @@ def _step_back(
         product(work, v, work, dc, before, earlier, units)
         slope(rec, q_all, f, work, v, units)
     else:
-        for j in range(units):
-            work[v + j] = f32(0.0)
+        clear(work, v, units)
     multiply_by(work, dc, q_all, f, units)
     take(q_all, f, work, v, units)
 
@@ -143,9 +141,12 @@ def backward_part(
         take(q_all, first * steps * 4 * units, gates.reshape(-1), first * steps * 4 * units,
              (last - first) * steps * 4 * units)  # fmt: skip
     size = batch * units  # of each of dh, dc, u, v
-    for i in range(first * units, last * units):
-        work_all[i] = f32(0.0)
-        work_all[size + i] = gc[i] if gc.size else f32(0.0)
+    mine = (last - first) * units
+    clear(work_all, first * units, mine)
+    if gc.size:
+        take(work_all, size + first * units, gc, first * units, mine)
+    else:
+        clear(work_all, size + first * units, mine)
     for s in range(steps - 1, -1, -1):
         t = moment(s, steps, reverse)
         t0 = moment(s - 1, steps, reverse)

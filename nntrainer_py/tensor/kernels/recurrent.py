@@ -1,7 +1,8 @@
 """What the recurrent kernels share: packed products of a step, gate functions on short runs, dropout of a hidden state.
 
 A step multiplies the hidden states of all samples by the recurrent matrix, which is packed once for all steps. Gate
-functions stand in loops over one or two arrays each: a loop over many arrays would not become vector code. A
+functions stand in loops over few arrays each, which are slices: a loop over many arrays, or over indices that might be
+negative, would not become vector code. A
 sample's numbers depend on that sample only, so that threads may share the batch in any way.
 """
 
@@ -74,65 +75,61 @@ def multiply_packed(
 
 
 @kernel()
-def activate(code: int, x: Array, start: int, count: int) -> None:
+def activate(code: int, values: Array, start: int, count: int) -> None:
     """``x = function(x)`` for ``count`` elements from ``start`` on."""
+    x = values[start : start + count]
     if code == _SIGMOID:
-        for i in range(start, start + count):
+        for i in range(x.size):
             x[i] = sigmoid_of(x[i])
     elif code == _TANH:
-        for i in range(start, start + count):
+        for i in range(x.size):
             x[i] = tanh_of(x[i])
     elif code == _RELU:
-        for i in range(start, start + count):
+        for i in range(x.size):
             v = x[i]
             x[i] = f32(0.0) if v <= f32(0.0) else v
     elif code == _LEAKY:
-        for i in range(start, start + count):
+        for i in range(x.size):
             v = x[i]
             x[i] = f32(0.01) * v if v < f32(0.0) else v
     elif code == _SOFTPLUS:
-        for i in range(start, start + count):
+        for i in range(x.size):
             x[i] = softplus_of(x[i])
     elif code == _ELU:
-        for i in range(start, start + count):
+        for i in range(x.size):
             v = x[i]
             x[i] = expm1(v) if v < f32(0.0) else v
     elif code == _SELU:
-        for i in range(start, start + count):
+        for i in range(x.size):
             v = x[i]
             x[i] = SELU_NEGATIVE * expm1(v) if v <= f32(0.0) else SELU_SCALE * v
 
 
 @kernel()
-def slope(code: int, y: Array, at: int, g: Array, start: int, count: int) -> None:
-    """``g *= function'``, from the function's results ``y[at : at + count]``."""
+def slope(code: int, results: Array, at: int, values: Array, start: int, count: int) -> None:
+    """``values[start:] *= function'``, from the function's results ``results[at : at + count]``."""
+    y, g = results[at : at + count], values[start : start + count]
     if code == _SIGMOID:
-        for i in range(count):
-            v = y[at + i]
-            g[start + i] *= v * (f32(1.0) - v)
+        for i in range(g.size):
+            g[i] *= y[i] * (f32(1.0) - y[i])
     elif code == _TANH:
-        for i in range(count):
-            v = y[at + i]
-            g[start + i] *= f32(1.0) - v * v
+        for i in range(g.size):
+            g[i] *= f32(1.0) - y[i] * y[i]
     elif code == _RELU:
-        for i in range(count):
-            v = y[at + i]
-            g[start + i] *= f32(0.0) if v <= f32(0.0) else f32(1.0)
+        for i in range(g.size):
+            g[i] *= f32(0.0) if y[i] <= f32(0.0) else f32(1.0)
     elif code == _LEAKY:
-        for i in range(count):
-            v = y[at + i]
-            g[start + i] *= f32(0.01) if v < f32(0.0) else f32(1.0)
+        for i in range(g.size):
+            g[i] *= f32(0.01) if y[i] < f32(0.0) else f32(1.0)
     elif code == _SOFTPLUS:
-        for i in range(count):
-            g[start + i] *= f32(1.0) - exp(-y[at + i])
+        for i in range(g.size):
+            g[i] *= f32(1.0) - exp(-y[i])
     elif code == _ELU:
-        for i in range(count):
-            v = y[at + i]
-            g[start + i] *= v + f32(1.0) if v < f32(0.0) else f32(1.0)
+        for i in range(g.size):
+            g[i] *= y[i] + f32(1.0) if y[i] < f32(0.0) else f32(1.0)
     elif code == _SELU:
-        for i in range(count):
-            v = y[at + i]
-            g[start + i] *= v + SELU_NEGATIVE if v <= f32(0.0) else SELU_SCALE
+        for i in range(g.size):
+            g[i] *= y[i] + SELU_NEGATIVE if y[i] <= f32(0.0) else SELU_SCALE
 
 
 @kernel()
@@ -162,29 +159,73 @@ def moment(s: int, steps: int, reverse: int) -> int:
 @kernel()
 def take(target: Array, start: int, source: Array, at: int, count: int) -> None:
     """``target[start:] = source[at : at + count]``."""
-    for i in range(count):
-        target[start + i] = source[at + i]
+    out, x = target[start : start + count], source[at : at + count]
+    for i in range(out.size):
+        out[i] = x[i]
+
+
+@kernel()
+def clear(target: Array, start: int, count: int) -> None:
+    """``target[start : start + count] = 0``."""
+    out = target[start : start + count]
+    for i in range(out.size):
+        out[i] = f32(0.0)
 
 
 @kernel()
 def add(target: Array, start: int, source: Array, at: int, count: int) -> None:
     """``target[start:] += source[at : at + count]``."""
-    for i in range(count):
-        target[start + i] += source[at + i]
+    out, x = target[start : start + count], source[at : at + count]
+    for i in range(out.size):
+        out[i] += x[i]
 
 
 @kernel()
 def product(target: Array, start: int, a: Array, at: int, b: Array, to: int, count: int) -> None:
     """``target[start:] = a[at:] * b[to:]``."""
-    for i in range(count):
-        target[start + i] = a[at + i] * b[to + i]
+    out, x, y = target[start : start + count], a[at : at + count], b[to : to + count]
+    for i in range(out.size):
+        out[i] = x[i] * y[i]
+
+
+@kernel()
+def add_product(target: Array, start: int, a: Array, at: int, b: Array, to: int, count: int) -> None:
+    """``target[start:] += a[at:] * b[to:]``."""
+    out, x, y = target[start : start + count], a[at : at + count], b[to : to + count]
+    for i in range(out.size):
+        out[i] += x[i] * y[i]
+
+
+@kernel()
+def rest_product(target: Array, start: int, a: Array, at: int, b: Array, to: int, count: int) -> None:
+    """``target[start:] = (1 - a[at:]) * b[to:]``."""
+    out, x, y = target[start : start + count], a[at : at + count], b[to : to + count]
+    for i in range(out.size):
+        out[i] = (f32(1.0) - x[i]) * y[i]
+
+
+@kernel()
+def negative(target: Array, start: int, source: Array, at: int, count: int) -> None:
+    """``target[start:] = -source[at : at + count]``."""
+    out, x = target[start : start + count], source[at : at + count]
+    for i in range(out.size):
+        out[i] = -x[i]
+
+
+@kernel()
+def scaled(target: Array, start: int, source: Array, at: int, count: int, factor: np.float32) -> None:
+    """``target[start:] = source[at : at + count] * factor``."""
+    out, x = target[start : start + count], source[at : at + count]
+    for i in range(out.size):
+        out[i] = x[i] * factor
 
 
 @kernel()
 def multiply_by(target: Array, start: int, b: Array, to: int, count: int) -> None:
     """``target[start:] *= b[to : to + count]``."""
-    for i in range(count):
-        target[start + i] *= b[to + i]
+    out, y = target[start : start + count], b[to : to + count]
+    for i in range(out.size):
+        out[i] *= y[i]
 
 
 @kernel()

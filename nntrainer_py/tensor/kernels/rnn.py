@@ -13,11 +13,13 @@ from nntrainer_py.tensor.kernels.recurrent import (
     LIMIT,
     REVERSE,
     activate,
+    clear,
     drop,
     incoming,
     moment,
     multiply_packed,
     pack_matrix,
+    scaled,
     slope,
     take,
 )
@@ -83,8 +85,7 @@ def backward_part(
     shrink = f32(1.0)
     if options[LIMIT] >= 0 and scale > 0.0:
         shrink = f32(1.0 / scale)
-    for i in range(first * units, last * units):
-        work[i] = f32(0.0)
+    clear(work, first * units, (last - first) * units)
     for s in range(steps - 1, -1, -1):
         t = moment(s, steps, reverse)
         for n in range(first, last):
@@ -92,8 +93,7 @@ def backward_part(
             incoming(g, options[AT], n, t, units, steps, work, dh)
             if options[LIMIT] >= 0:
                 drop(options, counters, scale, n, t * units, work, dh, units)
-            for j in range(units):
-                work[y + j] = flat_h[place + j] * shrink
+            scaled(work, y, flat_h, place, units, shrink)
             slope(act, work, y, work, dh, units)
             take(flat_out, place, work, dh, units)
         at = flat_out.ctypes.data + 4 * (first * steps + t) * units
