@@ -12,6 +12,7 @@ from nntrainer_py.cli.command import Parser, add_model_arguments, add_output_arg
 from nntrainer_py.cli.layout import layer_table, layout_of, memory_lines
 from nntrainer_py.cli.opening import open_model
 from nntrainer_py.cli.quantities import amount, table
+from nntrainer_py.errors import printable
 
 if TYPE_CHECKING:
     from nntrainer_py.cli.layout import Layout
@@ -53,11 +54,13 @@ def inspect(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         _show(layout, found, others)
     if arguments.plot is not None:
+        from nntrainer_py.cli.pictures import every_script
         from nntrainer_py.memory.picture import draw
 
-        draw(plan.requests, plan.placement, arguments.plot, title=name, phases=layout.picture.phases)
+        with every_script():
+            draw(plan.requests, plan.placement, arguments.plot, title=printable(name), phases=layout.picture.phases)
         if not (arguments.quiet or arguments.json):
-            print(f"\nplan drawn: {arguments.plot}")
+            print(f"\nplan drawn: {printable(arguments.plot)}")
     if not arguments.quiet:
         notify(layout.notes)
     return 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nntrainer_py.errors import DataError, MissingExtraError
+from nntrainer_py.errors import DataError, MissingExtraError, printable
 
 if TYPE_CHECKING:
     from nntrainer_py.training.history import EpochRow
@@ -53,20 +55,21 @@ def draw_curves(rows: Sequence[EpochRow], path: Path, title: str) -> None:
         axes.xaxis.get_major_locator().set_params(integer=True)
         if len(lines) > 1:
             axes.legend()
-    figure.suptitle(title, parse_math=False)
+    figure.suptitle(printable(title), parse_math=False)
     _save(figure, path)
 
 
 def draw_confusion(names: Sequence[str], counts: Any, path: Path) -> None:
     """The matrix (true, predicted) as shades of blue, with its numbers where there is room."""
     count = len(names)
+    shown = [printable(name) for name in names]
     size = min(max(4.0, 0.45 * count + 2), 24.0)
     figure = _figure(size, size)
     axes = figure.subplots()
     axes.imshow(counts, cmap="Blues")
     if count <= 60:
-        axes.set_xticks(range(count), names, rotation=90, parse_math=False)
-        axes.set_yticks(range(count), names, parse_math=False)
+        axes.set_xticks(range(count), shown, rotation=90, parse_math=False)
+        axes.set_yticks(range(count), shown, parse_math=False)
     axes.set_xlabel("predicted")
     axes.set_ylabel("true")
     if count <= 40:
@@ -87,12 +90,18 @@ def _figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), dpi=110, layout="constrained")
 
 
-def _save(figure: Any, path: Path) -> None:
-    import warnings
+@contextmanager
+def every_script() -> Iterator[None]:
+    """Names in a script that the font lacks are drawn as boxes, without a warning for each letter."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)
+        yield
 
+
+def _save(figure: Any, path: Path) -> None:
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # a script that its font lacks
+        with every_script():
             figure.savefig(path, format="png")
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -19,7 +19,7 @@ def amount(size: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``0.25 s``, ``12.3 s``, ``4:05``, ``1:02:03``."""
+    """``0.25 s``, ``12.3 s``, ``4 min 5 s``, ``1 h 2 min``."""
     if seconds < 10:
         return f"{seconds:.2f} s"
     if seconds < 60:
@@ -27,7 +27,7 @@ def duration(seconds: float) -> str:
     whole = round(seconds)
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 def figure(name: str, value: float) -> str:

@@ -35,7 +35,7 @@ table { border-collapse: collapse; } th, td { text-align: left; padding: .15rem 
   border-bottom: 1px solid var(--rule); } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 .wide { overflow-x: auto; } pre { border: 1px solid var(--rule); border-radius: 6px; padding: .8rem; overflow-x: auto; }
 .panels { display: flex; flex-wrap: wrap; gap: 1rem; }
-svg { max-width: 100%; height: auto; } svg.panel { width: 380px; }
+svg { max-width: 100%; height: auto; } svg.panel { width: 350px; }
 svg text { fill: var(--ink); font: 11px system-ui, sans-serif; } svg text.title { font-weight: 600; font-size: 13px; }
 .grid { stroke: var(--rule); } .tick { fill: var(--soft) !important; } .line { fill: none; stroke-width: 1.8; }
 .line.first { stroke: var(--one); } .line.second { stroke: var(--two); } .line.third { stroke: var(--three); }
@@ -115,7 +115,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 def page(found: RunFiles) -> str:
     """The whole page."""
-    title = f"{found.result.get('model', 'model')}: {found.path.resolve().name}"
+    title = printable(f"{found.result.get('model', 'model')}: {found.path.resolve().name}")
     sections = [
         _head(found, title), _curves(found), _classes(found), _layers(found), _memory(found), _epochs(found),
         _settings(found),

@@ -102,6 +102,8 @@ class RunFolder:
         if unused and self._fresh:
             with contextlib.suppress(OSError):
                 self.path.rmdir()
+                if self._numbered:
+                    self.path.parent.rmdir()
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name

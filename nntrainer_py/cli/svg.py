@@ -102,9 +102,9 @@ def confusion(names: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
                 "</title></rect>"
             )
             if value and cell >= 18:
-                parts.append(
-                    f'<text class="count" x="{x + cell / 2}" y="{y + cell / 2 + 4}" text-anchor="middle">{value}</text>'
-                )
+                place = f'x="{x + cell / 2}" y="{y + cell / 2 + 4}" text-anchor="middle"'
+                ink = ' style="fill: #fff"' if share > 0.5 else ""
+                parts.append(f'<text class="count" {place}{ink}>{value}</text>')
     return "".join([*parts, "</svg>"])
 
 

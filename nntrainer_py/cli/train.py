@@ -193,7 +193,10 @@ def _settings(
         "checkpoint_seconds": arguments.checkpoint_seconds,
         "resume": arguments.resume,
     }
+    from nntrainer_py.training.best import Best
+
     try:
+        Best(arguments.monitor, patience=arguments.patience)  # says what is wrong with them
         return model.settings(changes=changes)
     except UsageError as error:
         errors.append(error)

@@ -1,0 +1,77 @@
+"""nntrainer-train --check: the table of the layers and the planned memory, without data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import MODEL, command, write_problem
+from shared import shared_files
+
+
+def test_the_table_and_the_totals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = tmp_path / "model.ini"
+    ini.write_text(MODEL, encoding="utf-8")
+    done = command(capsys, "train", "--check", ini)
+    assert (done.code, done.err) == (0, "")
+    rows = {line.split()[0]: line.split() for line in done.out.splitlines() if line.strip()}
+    assert rows["layer"] == ["layer", "type", "output", "parameters", "in", "place"]
+    assert rows["point"] == ["point", "input", "1:1:4", "-", "no"]
+    assert rows["hidden"] == ["hidden", "fully_connected", "1:1:8", "40", "no"]
+    assert rows["hidden/activation_realized"][-1] == "yes"
+    assert rows["cloud"] == ["cloud", "fully_connected", "1:1:3", "27", "no"]
+    assert rows["parameters"][:2] == ["parameters", "67"]
+    assert "training, batch 16" in done.out
+    assert [path.name for path in tmp_path.iterdir()] == ["model.ini"]
+
+
+def test_json_has_the_same_and_memory_adds_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = tmp_path / "model.ini"
+    ini.write_text(MODEL, encoding="utf-8")
+    record = json.loads(command(capsys, "train", "--check", ini, "--json").out)
+    assert record["parameters"] == record["trainable_parameters"] == 4 * 8 + 8 + 8 * 3 + 3
+    memory = record["memory"]
+    # sizes are rounded up to 64 bytes, tensor by tensor
+    assert memory["weights"] == 128 + 64 + 128 + 64
+    assert memory["optimizer"] == 2 * memory["weights"]
+    # a ring of two batches for each of two sections: 4 inputs, 3 labels and a sample number
+    assert memory["data"] == 2 * 2 * 16 * (4 * 7 + 8)
+    assert memory["lower_bound"] <= memory["arena"] <= memory["without_reuse"]
+    parts = ("weights", "state", "optimizer", "gradients", "arena", "data")
+    assert memory["total"] == sum(memory[key] for key in parts)
+
+
+@pytest.mark.parametrize(("taken", "words"), [("loss", "no loss"), ("optimizer", "no optimizer")])
+def test_a_model_that_cannot_be_trained_is_planned_for_inference(
+    taken: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = {"loss": "loss = cross\n", "optimizer": "[Optimizer]\ntype = adam\nlearning_rate = 0.02\n"}[taken]
+    ini = tmp_path / "model.ini"
+    ini.write_text(MODEL.replace(cut, ""), encoding="utf-8")
+    done = command(capsys, "train", "--check", ini)
+    assert done.code == 0
+    assert f"the model has {words}: planned for inference" in done.out
+    assert "optimizer state" not in done.out
+
+
+def test_data_given_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    (tmp_path / "odd.dat").write_bytes(b"\0" * 10)
+    assert command(capsys, "train", "--check", ini, "--train", tmp_path / "train.dat").code == 0
+    done = command(capsys, "train", "--check", ini, "--train", tmp_path / "odd.dat")
+    assert done.code == 3
+    assert "odd.dat" in done.err
+
+
+@pytest.mark.parametrize("path", shared_files("ini/*.ini"), ids=lambda path: path.stem)
+def test_public_files_check_or_are_refused_with_their_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = command(capsys, "train", "--check", path)
+    assert done.code in (0, 2)
+    assert "Traceback" not in done.err
+    if done.code == 2:
+        faults = [line for line in done.err.splitlines() if not line.startswith("warning: ")]
+        assert faults
+        assert all(line.startswith(f"{path.parent}") or "[" in line for line in faults), faults
+    else:
+        assert "no fault was found" in done.out

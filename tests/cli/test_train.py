@@ -1,0 +1,225 @@
+"""nntrainer-train: the run folder, its files, its refusals, going on."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import MODEL, command, points, write_problem
+
+FILES = {
+    "best.safetensors", "checkpoint.safetensors", "confusion.png", "curves.png", "evaluation.json", "history.csv",
+    "history.jsonl", "layout.json", "model.bin", "model.ini", "model.safetensors", "result.json", "run.log",
+}  # fmt: skip
+COLUMNS = ["epoch", "loss", "accuracy", "valid_loss", "valid_accuracy", "learning_rate", "seconds"]
+
+
+def _rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "history.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.usefixtures("no_sockets")
+def test_a_run_leaves_everything_in_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path / "work")
+    done = command(capsys, "train", ini)
+    assert done.code == 0
+    assert done.err == ""
+    folder = tmp_path / "work" / "runs" / "model-1"
+    assert {path.name for path in folder.iterdir()} == FILES
+    rows = _rows(folder)
+    assert list(rows[0]) == COLUMNS
+    assert [row["epoch"] for row in rows] == ["1", "2", "3"]
+    assert all(0.0 <= float(row[name]) <= 1.0 for row in rows for name in ("accuracy", "valid_accuracy"))
+    lines = [line for line in done.out.splitlines() if line.startswith("epoch ")]
+    assert len(lines) == 3
+    for line in lines:
+        for word in ("loss", "accuracy", "valid_loss", "valid_accuracy", " s"):
+            assert word in line
+    assert done.out.isascii()
+    assert str(folder) in done.out
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    assert result["final"]["valid_accuracy"] == float(rows[-1]["valid_accuracy"])
+    assert result["best"]["valid_loss"] == min(
+        float(row["valid_loss"]) for row in rows if float(row["valid_accuracy"]) == result["best"]["valid_accuracy"]
+    )
+    assert (result["seed"], result["epochs"], result["exit_code"], result["version"] > "") == (0, 3, 0, True)
+    planned = result["memory"]["planned"]
+    assert planned["total"] == sum(planned[key] for key in ("weights", "optimizer", "gradients", "arena", "data"))
+    assert result["memory"]["peak_resident"] > planned["total"]
+    assert 0 < result["seconds_to_first_step"] <= result["seconds_of_process"]
+    # the picture files are pictures
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_next_free_number_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path, name="my net.ini")
+    (tmp_path / "runs" / "my net-7").mkdir(parents=True)
+    (tmp_path / "runs" / "my net-x").mkdir()
+    assert command(capsys, "train", ini, "--epochs", 1).code == 0
+    assert (tmp_path / "runs" / "my net-8" / "model.bin").is_file()
+
+
+def test_out_that_exists_is_refused_and_untouched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "history.csv").write_text("mine", encoding="utf-8")
+    done = command(capsys, "train", ini, "--out", out)
+    assert done.code == 2
+    assert "--out" in done.err
+    assert "--overwrite" in done.err
+    assert [path.name for path in out.iterdir()] == ["history.csv"]
+    assert (out / "history.csv").read_text(encoding="utf-8") == "mine"
+    assert command(capsys, "train", ini, "--out", out, "--overwrite", "--quiet").code == 0
+    assert len(_rows(out)) == 3
+    done = command(capsys, "train", ini, "--out", ini)
+    assert done.code == 2
+    assert "is no folder" in done.err
+
+
+def test_resume_is_bit_equal_to_a_run_that_never_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert command(capsys, "train", ini, "--out", whole, "--epochs", 4).code == 0
+    assert command(capsys, "train", ini, "--out", parts, "--epochs", 2).code == 0
+    done = command(capsys, "train", ini, "--out", parts, "--epochs", 4, "--resume")
+    assert done.code == 0
+    assert "resumed at epoch 3 (12 steps are done)" in done.out
+    assert (parts / "model.bin").read_bytes() == (whole / "model.bin").read_bytes()
+    assert [row["loss"] for row in _rows(parts)] == [row["loss"] for row in _rows(whole)]
+
+
+def test_resume_with_nothing_to_do_touches_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    assert command(capsys, "train", ini).code == 0
+    folder = tmp_path / "runs" / "model-1"
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+    done = command(capsys, "train", ini, "--resume")
+    assert done.code == 0
+    assert "nothing to do" in done.out
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()} == before
+    assert [path.name for path in folder.parent.iterdir()] == ["model-1"]
+
+
+def test_resume_without_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    for options in ((), ("--out", tmp_path / "nothing")):
+        done = command(capsys, "train", ini, "--resume", *options)
+        assert done.code == 2
+        assert "checkpoint.safetensors" in done.err
+    assert not (tmp_path / "nothing").exists()
+    assert command(capsys, "train", ini, "--resume", "--overwrite").code == 2
+
+
+def test_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    done = command(capsys, "train", ini, "--json")
+    records = [json.loads(line) for line in done.out.splitlines()]
+    assert [record["event"] for record in records] == ["epoch", "epoch", "epoch", "result"]
+    assert records[-1]["final"]["loss"] == records[2]["loss"]
+    assert Path(records[-1]["folder"]).name == "model-1"
+
+
+def test_quiet_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = command(capsys, "train", write_problem(tmp_path), "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_regression_has_its_own_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x, _ = points(60, 3)
+    np.savez(tmp_path / "line.npz", x=x, y=(x @ [1.0, -2.0, 0.5, 0.0]).astype(np.float32)[:, None])
+    text = MODEL.replace("loss = cross", "loss = mse").replace("unit = 3\nactivation = softmax", "unit = 1")
+    text = "\n\n".join(part for part in text.split("\n\n") if not part.startswith(("[train_set]", "[valid_set]")))
+    ini = tmp_path / "line.ini"
+    ini.write_text(text, encoding="utf-8")
+    out = tmp_path / "run"
+    assert command(capsys, "train", ini, "--train", tmp_path / "line.npz", "--out", out).code == 0
+    rows = _rows(out)
+    assert list(rows[0]) == [
+        "epoch", "loss", "mae", "r2", "valid_loss", "valid_mae", "valid_r2", "learning_rate", "seconds",
+    ]  # fmt: skip
+    assert rows[0]["valid_loss"] == rows[0]["valid_r2"] == ""
+    assert float(rows[-1]["r2"]) > float(rows[0]["r2"])
+    assert not (out / "confusion.png").exists()
+
+
+def test_options_reach_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    out = tmp_path / "run"
+    options = ["--seed", 7, "--threads", 1, "--batch-size", 30, "--epochs", 1, "--set", "optimizer.learning_rate=0.5"]
+    assert command(capsys, "train", ini, "--out", out, "--test", tmp_path / "valid.dat", *options).code == 0
+    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    assert (result["seed"], result["threads"], result["batch_size"], result["steps"]) == (7, 1, 30, 3)
+    assert result["test"]["loss"] == result["final"]["valid_loss"]
+    assert float(_rows(out)[0]["learning_rate"]) == 0.5
+    # the resolved description in the folder stands alone
+    copied = command(capsys, "train", out / "model.ini", "--check", "--json")
+    assert json.loads(copied.out)["batch_size"] == 30
+
+
+def test_early_stopping_ends_with_the_best_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    out = tmp_path / "run"
+    options = ["--epochs", 60, "--patience", 2, "--monitor", "valid_loss", "--set", "optimizer.learning_rate=0.3"]
+    done = command(capsys, "train", ini, "--out", out, *options)
+    assert done.code == 0
+    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    assert result["ended"] == "early stopping"
+    assert result["weights_of_epoch"] == result["best"]["epoch"] == result["epochs"] - 2
+    done = command(capsys, "infer", ini, "--weights", out, "--data", tmp_path / "valid.dat", "--evaluate", "--json")
+    assert json.loads(done.out)["loss"] == pytest.approx(result["best"]["valid_loss"], rel=1e-12)
+
+
+def test_a_loss_that_is_not_finite_ends_with_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    table = np.fromfile(tmp_path / "train.dat", "<f4").reshape(-1, 7)
+    table[33, 2] = np.inf
+    table.astype("<f4").tofile(tmp_path / "train.dat")
+    out = tmp_path / "run"
+    done = command(capsys, "train", ini, "--out", out)
+    assert done.code == 4
+    assert "epoch 1" in done.err
+    assert "Traceback" not in done.err
+    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    assert (result["ended"], result["exit_code"]) == ("not finite", 4)
+    assert not (out / "model.bin").exists()
+
+
+def test_save_path_of_the_description_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path, MODEL.replace("epochs = 3", "epochs = 1\nsave_path = deep/er/w.bin"))
+    assert command(capsys, "train", ini).code == 0
+    assert (tmp_path / "deep" / "er" / "w.bin").read_bytes() == (
+        tmp_path / "runs" / "model-1" / "model.bin"
+    ).read_bytes()
+
+
+def test_a_csv_with_names_and_normalization(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["red", "green", "blue"]
+    for file, seed in (("train.csv", 0), ("valid.csv", 1)):
+        x, classes = points(60, seed)
+        rows = [",".join([*(f"{50 + 10 * v:.4f}" for v in row), names[c]]) for row, c in zip(x, classes, strict=True)]
+        (tmp_path / file).write_text("\n".join(["a,b,c,d,colour", *rows]) + "\n", encoding="utf-8")
+    text = MODEL.replace("type = file", "type = csv").replace(".dat", ".csv")
+    text = text.replace("path = train.csv", "path = train.csv\nnormalization = standard\nnormalization_scope = feature")
+    ini = tmp_path / "model.ini"
+    ini.write_text(text, encoding="utf-8")
+    out = tmp_path / "run"
+    assert command(capsys, "train", ini, "--out", out, "--epochs", 8).code == 0
+    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    classes = json.loads((out / "evaluation.json").read_text(encoding="utf-8"))["classes"]
+    assert sorted(one["name"] for one in classes) == sorted(names)
+    # prediction scales the same way: the figures of the run come back, from the .bin and from the .safetensors
+    for weights in (out, out / "model.bin"):
+        done = command(
+            capsys, "infer", ini, "--weights", weights, "--data", tmp_path / "valid.csv", "--json", "--evaluate"
+        )
+        assert json.loads(done.out)["loss"] == pytest.approx(result["final"]["valid_loss"], rel=1e-12)
+    lonely = tmp_path / "lonely.bin"
+    lonely.write_bytes((out / "model.bin").read_bytes())
+    done = command(capsys, "infer", ini, "--weights", lonely, "--data", tmp_path / "valid.csv")
+    assert done.code == 2
+    assert "normalized" in done.err
