@@ -10,7 +10,7 @@ import numpy as np
 
 from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
 
-_GFLOPS = 50.0  # floating-point operations per nanosecond of one core, for estimates of cost
+_GFLOPS = 60.0  # floating-point operations per nanosecond, for estimates of cost (see convolution.py)
 
 
 def _flops(batch: int, m: int, k: int, n: int) -> float:

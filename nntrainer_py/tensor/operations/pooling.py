@@ -7,7 +7,7 @@ value's cell is kept as a small integer, its number within the window row by row
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,10 +60,21 @@ def _line(columns: int) -> int:
     return -(-columns // 16) * 16
 
 
-class MaxPool(OperationKind):
+class _Pooling(OperationKind):
+    """What the four kinds share."""
+
+    #: time over that of an element-wise pass over the same bytes, measured
+    slowness: ClassVar[float] = 4.0
+
+    def cost(self, operation: Operation) -> float:
+        return self.slowness * super().cost(operation)
+
+
+class MaxPool(_Pooling):
     """The largest value of every window; with ``keep`` also ``places``, the first of its cells that held it."""
 
     name = "max_pool"
+    slowness = 15.0
 
     def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
         shape = pooled(reads["x"].shape, attributes)
@@ -91,7 +102,7 @@ class MaxPool(OperationKind):
         return kernels.max_pool_part.function, (x, out, places, window, work, 0, 0, x.shape[0])
 
 
-class MaxPoolDerivative(OperationKind):
+class MaxPoolDerivative(_Pooling):
     """``g`` to the kept places of an input of ``size`` (height, width)."""
 
     name = "max_pool_derivative"
@@ -109,10 +120,11 @@ class MaxPoolDerivative(OperationKind):
         return kernels.max_pool_derivative_part.function, (g, places, out, window, 0, g.shape[0])
 
 
-class AveragePool(OperationKind):
+class AveragePool(_Pooling):
     """The mean of every window over the cells inside the input."""
 
     name = "average_pool"
+    slowness = 10.0
 
     def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
         return {"out": Spec(pooled(reads["x"].shape, attributes))}
@@ -127,10 +139,11 @@ class AveragePool(OperationKind):
         return kernels.average_pool_part.function, (x, out, window, 0, x.shape[0])
 
 
-class AveragePoolDerivative(OperationKind):
+class AveragePoolDerivative(_Pooling):
     """``g`` in equal shares to the cells of its window in an input of ``size`` (height, width)."""
 
     name = "average_pool_derivative"
+    slowness = 10.0
 
     def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
         return {"out": Spec((*reads["g"].shape[:2], *attributes["size"]))}
