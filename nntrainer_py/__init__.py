@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nntrainer_py.layers.functions import register_activation
     from nntrainer_py.model import Model
     from nntrainer_py.optimizers.base import Optimizer
+    from nntrainer_py.optimizers.schedule import Schedule
     from nntrainer_py.registry import register_layer, register_loss, register_optimizer, register_scheduler
     from nntrainer_py.tensor.dim import TensorDim
     from nntrainer_py.tensor.tensor import Tensor
@@ -38,6 +39,7 @@ _WHERE = {
     "NumericalError": "errors",
     "Optimizer": "optimizers.base",
     "RunContext": "layers.context",
+    "Schedule": "optimizers.schedule",
     "Tensor": "tensor.tensor",
     "TensorDim": "tensor.dim",
     "UsageError": "errors",
@@ -60,6 +62,7 @@ __all__ = [
     "NumericalError",
     "Optimizer",
     "RunContext",
+    "Schedule",
     "Tensor",
     "TensorDim",
     "UsageError",
