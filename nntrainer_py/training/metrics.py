@@ -20,10 +20,9 @@ Float64 = NDArray[np.float64]
 
 def classes_of(values: ArrayLike) -> NDArray[np.int64]:
     """The class of each sample: indices stay, rows of scores give the place of the largest (the first of equals)."""
-    array = np.asarray(values)
-    rows = array.reshape(len(array), -1)
-    if rows.shape[1] == 1:
-        return np.asarray(rows[:, 0], np.int64)
+    rows = _rows(values)
+    if rows.shape[1] <= 1:
+        return np.asarray(rows.reshape(-1), np.int64)
     return np.asarray(rows.argmax(axis=1), np.int64)
 
 
@@ -39,8 +38,7 @@ def top_k_accuracy(scores: ArrayLike, labels: ArrayLike, k: int) -> float:
 
     Of equal scores the one with the smaller index counts as larger, so that ``k = 1`` is `accuracy`.
     """
-    rows = np.asarray(scores)
-    rows = rows.reshape(len(rows), -1)
+    rows = _rows(scores)
     wanted = classes_of(labels)
     _same_length(rows, wanted)
     return float(np.mean(_ranks(rows, wanted) < k))
@@ -106,8 +104,7 @@ class ClassReport:
 
     def add(self, scores: ArrayLike, labels: ArrayLike) -> None:
         """A batch: scores (samples, classes), labels as rows or indices."""
-        rows = np.asarray(scores)
-        rows = rows.reshape(len(rows), -1)
+        rows = _rows(scores)
         wanted = classes_of(labels)
         self.confusion += confusion_matrix(rows, wanted, len(self.confusion))
         ranks = _ranks(rows, wanted)
@@ -155,6 +152,11 @@ class ClassReport:
             ],
             "confusion": self.confusion.tolist(),
         }
+
+
+def _rows(values: ArrayLike) -> NDArray[Any]:
+    array = np.asarray(values)
+    return array.reshape(len(array), array.size // max(len(array), 1))
 
 
 def _ranks(rows: NDArray[Any], wanted: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,91 @@
+"""The estimators against scikit-learn's own checks, and in its pipelines and searches."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_regression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from nntrainer_py import Model, NNClassifier, NNRegressor
+from nntrainer_py.layers.fully_connected import FullyConnected
+from nntrainer_py.layers.input import Input
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+
+
+@parametrize_with_checks([NNClassifier(threads=1), NNRegressor(threads=1)])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_pipeline_and_grid_search():
+    x, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])
+    pipeline = make_pipeline(StandardScaler(), NNClassifier(epochs=20, threads=1, random_state=0))
+    grid = {"nnclassifier__hidden_units": [(8,), (16, 8)], "nnclassifier__learning_rate": [0.01, 0.03]}
+    search = GridSearchCV(pipeline, grid, cv=3).fit(x, names[y])
+    assert search.best_score_ > 0.9
+    assert set(search.predict(x)) == set(names)
+    np.testing.assert_allclose(search.predict_proba(x).sum(axis=1), 1.0)
+
+
+def test_regression_of_several_targets():
+    x, y = make_regression(120, 5, n_targets=2, noise=1.0, random_state=0)
+    model = NNRegressor(epochs=60, threads=1, random_state=0)
+    assert cross_val_score(model, x, y, cv=3).min() > 0.9
+    assert model.fit(x, y).predict(x).shape == y.shape
+    assert model.fit(x, y[:, 0]).predict(x).shape == (120,)
+
+
+def test_the_seed_decides():
+    x, y = load_iris(return_X_y=True)
+    first = NNClassifier(epochs=3, dropout=0.2, random_state=1, threads=1).fit(x, y)
+    again, other = clone(first).fit(x, y), clone(first).set_params(random_state=2).fit(x, y)
+    np.testing.assert_array_equal(first.predict_proba(x), again.predict_proba(x))
+    assert (first.predict_proba(x) != other.predict_proba(x)).any()
+
+
+def test_early_stopping_on_samples_kept_apart():
+    x, y = load_iris(return_X_y=True)
+    model = NNClassifier(epochs=500, validation_fraction=0.2, patience=5, random_state=0, threads=1).fit(x, y)
+    assert model.n_epochs_ < 500
+    assert model.score(x, y) > 0.9
+    assert len(model.history_) == model.n_epochs_
+    assert model.history_[0].valid_loss is not None
+
+
+def _linear(inputs, outputs):
+    layers = [Input(input_shape=f"1:1:{inputs}"), FullyConnected(unit=outputs, activation="softmax")]
+    return Model.build(layers, model={"loss": "cross"}, optimizer="adam")
+
+
+def test_a_model_of_ones_own(tmp_path):
+    x, y = load_iris(return_X_y=True)
+    assert NNClassifier(model=_linear, epochs=100, threads=1).fit(x, y).score(x, y) > 0.8
+    ini = tmp_path / "model.ini"
+    ini.write_text(
+        "[Model]\nloss = cross\n[Optimizer]\ntype = adam\nlearning_rate = 0.05\n"
+        "[in]\ntype = input\ninput_shape = 1:1:4\n[out]\ntype = fully_connected\nunit = 3\nactivation = softmax\n"
+    )
+    assert NNClassifier(model=ini, epochs=50, threads=1).fit(x, y).score(x, y) > 0.8
+    with pytest.raises(ValueError, match="the model has 1 outputs of 3 values, the targets need 2"):
+        NNClassifier(model=ini, epochs=1, threads=1).fit(x[y < 2], y[y < 2])
+
+
+def test_without_scikit_learn_the_extra_is_named():
+    program = (
+        "import sys; sys.modules['sklearn'] = None; import nntrainer_py; nntrainer_py.Model; nntrainer_py.NNClassifier"
+    )
+    environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'pip install "nntrainer_py[sklearn]"' in done.stderr
