@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nntrainer_py.data.arrays import ArrayDataset
+from nntrainer_py.data.arrays import ArrayDataset, by_name
 from nntrainer_py.data.dataset import Dataset
 from nntrainer_py.data.loader import Batch, BatchLoader
 from nntrainer_py.data.normalization import Normalization
@@ -27,7 +27,7 @@ from nntrainer_py.graph.spec import LayerSpec, ModelSpec
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.operations.record import StepState
-from nntrainer_py.training import checkpoint
+from nntrainer_py.training import checkpoint, micro_batches
 from nntrainer_py.training.callbacks import Callback, TrainingResult
 from nntrainer_py.training.compiled import Compiled, Mode, Options
 from nntrainer_py.training.progress import progress_callbacks
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nntrainer_py.graph.model_section import ModelSection
     from nntrainer_py.properties import Configurable
 
-Arrays = ArrayLike | Sequence[ArrayLike]
+Arrays = ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike]
 
 
 class Model:
@@ -125,10 +125,16 @@ class Model:
             if name not in Options.__dataclass_fields__:
                 raise UsageError(f"compile: unknown option {name!r}")
             options = replace(options, **{name: value})
-        self._compiled = Compiled(lambda with_loss: arrange(self.spec, with_loss), self.spec.optimizer, options)
+        if settings.micro_batches and options.memory_budget is not None and self.trainable:
+            self._compiled = micro_batches.fit(self._make, options, self._batch)
+        else:
+            self._compiled = self._make(options)
         self._stepper = None
         self.epoch = 0
         return self
+
+    def _make(self, options: Options) -> Compiled:
+        return Compiled(lambda with_loss: arrange(self.spec, with_loss), self.spec.optimizer, options)
 
     @property
     def compiled(self) -> Compiled:
@@ -191,7 +197,8 @@ class Model:
         """Train, by default on the data and for the epochs of the description.
 
         Args:
-            x, y: arrays, or ``x`` alone: a data set, a path, a generator (see `data.sources.as_dataset`).
+            x, y: arrays, or ``x`` alone: a data set, a path, a generator (see `data.sources.as_dataset`). Several
+                inputs or labels are a list in the order of the model, or a dictionary from the names of the layers.
             valid, test: the same, two arrays as a pair.
             epochs: the total; a resumed run counts those done before.
             batch_size: default: that of `compile`.
@@ -203,7 +210,9 @@ class Model:
         from nntrainer_py.training.feeding import open_loaders
         from nntrainer_py.training.loop import train
 
+        x, y = self._in_order(x, y)
         data = x if y is None or x is None else as_dataset(x, y)
+        valid, test = (self._in_order(*given) if _is_named(given) else given for given in (valid, test))
         loaders = open_loaders(self, data, valid, test, batch_size=batch_size, shuffle=shuffle)
         followers = [*callbacks, *progress_callbacks(progress)]
         try:
@@ -248,7 +257,7 @@ class Model:
         """
         if not self.trainable:
             raise UsageError("training needs a loss and an optimizer")
-        inputs, labels, count = self._batch_arrays(x, y)
+        inputs, labels, count = self._batch_arrays(*self._in_order(x, y))
         if self._stepper is None:
             self._stepper = Stepper(self.compiled, self.learning_rate, count)
         return self._stepper.step(Batch(inputs, labels, count, np.arange(count)))
@@ -256,14 +265,17 @@ class Model:
     def predict(self, x: Any, batch_size: int | None = None) -> Any:
         """Outputs for ``x``: an array, or a tuple of arrays where the model has several outputs.
 
-        ``x`` is an array, a list of arrays for several inputs, or anything `data.sources.as_dataset` takes; it is
-        scaled as the training data was.
+        ``x`` is an array, a list of arrays or a dictionary from names for several inputs, or anything
+        `data.sources.as_dataset` takes; it is scaled as the training data was.
         """
+        x, _ = self._in_order(x, None)
         dataset = x if isinstance(x, Dataset) else self._unlabelled(x)
         dataset.normalization = dataset.normalization or self.normalization
         self.bind(dataset, labels=False)
         made: list[list[NDArray[Any]]] = []
-        for batch in BatchLoader(dataset, batch_size or self._batch, buffer_size=0):
+        size = batch_size or self._batch
+        size = min(size, self.compiled.options.micro_batch or size)
+        for batch in BatchLoader(dataset, size, buffer_size=0):
             program = self.compiled.program("predict", batch.count)
             self.compiled.feed("predict", program, [array[: batch.count] for array in batch.inputs])
             self.compiled.engine.forward(program)
@@ -283,7 +295,7 @@ class Model:
         """Mean loss and metrics over the samples, with inference behaviour: arrays, or ``x`` as `train` takes it."""
         from nntrainer_py.training.evaluation import evaluate_batches
 
-        dataset = as_dataset(x, y)
+        dataset = as_dataset(*self._in_order(x, y))
         dataset.normalization = dataset.normalization or self.normalization
         self.bind(dataset, class_names=self.class_names)
         return evaluate_batches(self.compiled, BatchLoader(dataset, batch_size or self._batch, buffer_size=0))
@@ -353,6 +365,15 @@ class Model:
         dataset.read(np.arange(count), inputs, labels)
         return inputs, labels, count
 
+    def _in_order(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Inputs and labels that are given by name as lists in the order of the data."""
+        if isinstance(x, Mapping):
+            x = by_name(x, [(name,) for name in self.compiled.graph("predict").inputs], "input")
+        if isinstance(y, Mapping):
+            names = self.compiled.graph("train" if self.trainable else "evaluate").labels
+            y = by_name(y, [(name, name.removesuffix("/loss")) for name in names], "label")
+        return x, y
+
     def bind(self, dataset: Any, *, labels: bool = True, class_names: Sequence[str] | None = None) -> None:
         """Tell a data set what the model expects. DataError when it does not fit."""
         mode: Mode = ("train" if self.trainable else "evaluate") if labels else "predict"
@@ -363,6 +384,11 @@ class Model:
             class_names=class_names,
             label_kinds=graph.label_kinds if labels else None,
         )
+
+
+def _is_named(pair: Any) -> bool:
+    """A pair of inputs and labels of which one or both are given by name."""
+    return isinstance(pair, tuple) and len(pair) == 2 and any(isinstance(part, Mapping) for part in pair)
 
 
 def default_threads() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from nntrainer_py.data.dataset import AnyArray, Float32, IndexedDataset, Indices, Shape, as_shape, show, size_of
 from nntrainer_py.data.gather import RowGatherer
 from nntrainer_py.data.labels import encode_labels, indices_of_names
+from nntrainer_py.errors import DataError, did_you_mean, printable
 
 ArrayOrList = npt.ArrayLike | Sequence[npt.ArrayLike]
 
@@ -144,6 +145,36 @@ def _as_list(arrays: ArrayOrList) -> list[AnyArray]:
     if several and any(len(a.shape) for a in arrays):  # type: ignore[union-attr]
         return [as_array(a) for a in arrays]  # type: ignore[union-attr]
     return [as_array(arrays)]
+
+
+def by_name(given: Mapping[str, object], names: Sequence[Sequence[str]], what: str) -> list[AnyArray]:
+    """Arrays given by name, in the order of the model.
+
+    Args:
+        given: name to array.
+        names: for each input (or label) of the model the names that mean it.
+        what: "input" or "label", for messages.
+
+    Raises:
+        DataError: a name is missing, stands for two, or means nothing; it names all of them.
+    """
+    means = {name: place for place, spellings in enumerate(names) for name in spellings}
+    if len({spellings[0] for spellings in names}) < len(names):
+        raise DataError(f"a layer has several {what}s: give the {what}s in a list, in the order of the model")
+    found: dict[int, AnyArray] = {}
+    problems: list[str] = []
+    for name, array in given.items():
+        place = means.get(name)
+        if place is None:
+            problems.append(f"the model has no {what} '{printable(str(name))}'{did_you_mean(str(name), means)}")
+        elif place in found:
+            problems.append(f"{what} '{names[place][0]}' is given twice")
+        else:
+            found[place] = as_array(array)
+    problems += [f"{what} '{names[place][0]}' is missing" for place in range(len(names)) if place not in found]
+    if problems:
+        raise DataError("; ".join(problems))
+    return [found[place] for place in range(len(names))]
 
 
 def as_array(value: object) -> AnyArray:
