@@ -176,6 +176,7 @@ LAYERS = Registry(
         "transpose": "nntrainer_py.layers.transpose:Transpose",
         "upsample2d": "nntrainer_py.layers.upsample2d:Upsample2D",
         "weight": "nntrainer_py.layers.weight:Weight",
+        "zoneout_lstmcell": "nntrainer_py.layers.zoneout_lstmcell:ZoneoutLstmCell",
     },
     aliases={
         "conv2d_transpose": "conv2dtranspose",

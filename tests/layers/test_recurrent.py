@@ -14,6 +14,7 @@ from nntrainer_py.layers.lstm import Lstm
 from nntrainer_py.layers.lstmcell import LstmCell
 from nntrainer_py.layers.rnn import Rnn
 from nntrainer_py.layers.rnncell import RnnCell
+from nntrainer_py.layers.zoneout_lstmcell import ZoneoutLstmCell
 
 X = [(3, 1, 4, 7)]
 
@@ -90,6 +91,18 @@ CASES = [
     Case(
         lambda: GruCell(unit=5, integrate_bias=True, dropout_rate=0.4), [(1, 1, 1, 7), (1, 1, 1, 5)],
         "grucell, one bias, dropout",
+    ),
+    Case(
+        lambda: ZoneoutLstmCell(unit=5, hidden_state_zoneout_rate=0.5, cell_state_zoneout_rate=0.4),
+        [(3, 1, 1, 7), (3, 1, 1, 5), (3, 1, 1, 5)], "zoneout_lstmcell", outputs=2,
+    ),
+    Case(
+        lambda: ZoneoutLstmCell(unit=3, cell_state_zoneout_rate=1.0, integrate_bias=True),
+        [(1, 1, 1, 2), (1, 1, 1, 3), (1, 1, 1, 3)], "zoneout_lstmcell, cell alone, batch 1", outputs=2,
+    ),
+    Case(
+        lambda: ZoneoutLstmCell(unit=2, test=True, max_timestep=3, timestep=1),
+        [(2, 1, 1, 3), (2, 1, 1, 2), (2, 1, 1, 2)], "zoneout_lstmcell, given masks", outputs=2,
     ),
     # wide enough for whole and partial panels, several blocks of the inner sums, and threads
     Case(lambda: Lstm(unit=70, return_sequences=True), [(21, 1, 17, 33)], "lstm, large", **LARGE),
