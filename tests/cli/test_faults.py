@@ -221,7 +221,7 @@ def test_u061_names_of_every_script(case: str, tmp_path: Path, capsys: pytest.Ca
 
 def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
     ini = write_problem(tmp_path, name="모델.ini")
-    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = process("train", ini, "--epochs", 1, env=env)
     assert done.code == 0, done.err
     assert "\\ubaa8\\ub378-1" in done.out

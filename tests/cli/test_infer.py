@@ -1,0 +1,143 @@
+"""nntrainer-infer: predictions as CSV and JSON that are those of the model, figures where there are labels."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import MODEL, command, points, write_problem
+
+
+@pytest.fixture
+def trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Path]:
+    """The INI and the run folder."""
+    ini = write_problem(tmp_path)
+    assert command(capsys, "train", ini, "--epochs", 6, "--out", tmp_path / "run").code == 0
+    return ini, tmp_path / "run"
+
+
+def _probabilities(run: Path, x: np.ndarray) -> np.ndarray:
+    """The network in double precision from the weights of the file, written out here."""
+    flat = np.fromfile(run / "model.bin", "<f4")[:67].astype(np.float64)
+    w1, b1, w2, b2 = flat[:32].reshape(4, 8), flat[32:40], flat[40:64].reshape(8, 3), flat[64:67]
+    z = np.maximum(x.astype(np.float64) @ w1 + b1, 0) @ w2 + b2
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def test_csv_has_the_probabilities(trained: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    ini, run = trained
+    done = command(capsys, "infer", ini, "--weights", run, "--data", ini.parent / "valid.dat")
+    assert done.code == 0, done.err
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    x, classes = points(40, 1)
+    wanted = _probabilities(run, x)
+    assert [row["sample"] for row in rows] == [str(k) for k in range(40)]
+    found = np.array([[float(row[f"p_{k}"]) for k in range(3)] for row in rows])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    assert [int(row["class"]) for row in rows] == list(wanted.argmax(axis=1))
+    # the labels are there, so the figures are told beside
+    assert f"accuracy {100 * np.mean(wanted.argmax(axis=1) == classes):.2f} %" in done.err
+
+
+def test_json_and_output_file(trained: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    ini, run = trained
+    out = ini.parent / "p.jsonl"
+    weights = run / "model.safetensors"
+    done = command(
+        capsys, "infer", ini, "--weights", weights, "--data", ini.parent / "valid.dat", "--json", "--output", out
+    )
+    assert done.code == 0, done.err
+    records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert len(records) == 40
+    assert records[0]["class"] == int(np.argmax(records[0]["probabilities"]))
+    figures = json.loads(done.out)
+    assert figures["samples"] == 40
+    assert np.array(figures["report"]["confusion"]).sum() == 40
+    assert [path.name for path in ini.parent.glob(".nntrainer*")] == []
+
+
+def test_data_without_labels(trained: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    ini, run = trained
+    x, _ = points(40, 1)
+    np.save(ini.parent / "x.npy", x)
+    np.savetxt(ini.parent / "x.csv", x, delimiter=",")
+    x.tofile(ini.parent / "x.dat")
+    wanted = command(capsys, "infer", ini, "--weights", run, "--data", ini.parent / "valid.dat").out
+    for name, options in (("x.npy", ()), ("x.csv", ()), ("x.csv", ("--no-labels",)), ("x.dat", ("--no-labels",))):
+        done = command(capsys, "infer", ini, "--weights", run, "--data", ini.parent / name, *options)
+        assert done.code == 0, done.err
+        assert done.out == wanted, name
+        assert "accuracy" not in done.err
+    done = command(capsys, "infer", ini, "--weights", run, "--data", ini.parent / "x.csv", "--evaluate")
+    assert done.code == 3
+    odd = x.reshape(-1)[:-2]
+    odd.tofile(ini.parent / "odd.dat")
+    assert command(capsys, "infer", ini, "--weights", run, "--data", ini.parent / "nix.dat").code == 3
+    assert command(capsys, "infer", ini, "--weights", run, "--data", ini, "--evaluate", "--no-labels").code == 2
+
+
+def test_a_description_without_loss_and_optimizer(
+    trained: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ini, run = trained
+    bare = ini.with_name("bare.ini")
+    text = MODEL.replace("loss = cross\n", "").replace("[Optimizer]\ntype = adam\nlearning_rate = 0.02\n", "")
+    bare.write_text("\n\n".join(p for p in text.split("\n\n") if "_set]" not in p), encoding="utf-8")
+    x, _ = points(40, 1)
+    np.save(ini.parent / "x.npy", x)
+    wanted = command(capsys, "infer", ini, "--weights", run, "--data", ini.parent / "valid.dat").out
+    done = command(capsys, "infer", bare, "--weights", run / "model.bin", "--data", ini.parent / "x.npy")
+    assert done.code == 0, done.err
+    assert done.out == wanted
+
+
+def test_weights_of_another_model_and_data_are_told_together(
+    trained: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ini, run = trained
+    (ini.parent / "w.bin").write_bytes(b"\0" * 40)
+    done = command(capsys, "infer", ini, "--weights", ini.parent / "w.bin", "--data", ini.parent / "nix.csv")
+    assert done.code == 3
+    assert "w.bin: 40 bytes" in done.err
+    assert "nix.csv" in done.err
+    done = command(capsys, "infer", ini, "--weights", run, "--data", ini.parent / "valid.dat", "--output", run)
+    assert done.code == 2
+
+
+def test_outputs_of_a_regression(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x, _ = points(30, 4)
+    np.savez(tmp_path / "line.npz", x=x, y=x[:, :2] * 2)
+    text = MODEL.replace("loss = cross", "loss = mse").replace("unit = 3\nactivation = softmax", "unit = 2")
+    ini = tmp_path / "line.ini"
+    ini.write_text("\n\n".join(p for p in text.split("\n\n") if "_set]" not in p), encoding="utf-8")
+    run = tmp_path / "run"
+    assert command(capsys, "train", ini, "--train", tmp_path / "line.npz", "--out", run).code == 0
+    done = command(capsys, "infer", ini, "--weights", run, "--data", tmp_path / "line.npz")
+    assert done.out.splitlines()[0] == "sample,y_0,y_1"
+    assert "r2" in done.err
+    done = command(capsys, "infer", ini, "--weights", run, "--data", tmp_path / "line.npz", "--json", "--quiet")
+    assert len(json.loads(done.out.splitlines()[0])["outputs"]) == 2
+
+
+def test_two_classes_from_one_probability(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x, classes = points(60, 5)
+    table = np.concatenate([x, (classes == 1)[:, None]], axis=1).astype("<f4")
+    table.tofile(tmp_path / "two.dat")
+    text = MODEL.replace("unit = 3\nactivation = softmax", "unit = 1\nactivation = sigmoid")
+    ini = tmp_path / "two.ini"
+    ini.write_text(text.replace("train.dat", "two.dat").replace("valid.dat", "two.dat"), encoding="utf-8")
+    run = tmp_path / "run"
+    assert command(capsys, "train", ini, "--out", run, "--epochs", 10).code == 0
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    report = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    assert report["accuracy"] == pytest.approx(result["final"]["valid_accuracy"])
+    assert np.array(report["confusion"]).sum(axis=1).tolist() == [int((classes != 1).sum()), int((classes == 1).sum())]
+    done = command(capsys, "infer", ini, "--weights", run, "--data", tmp_path / "two.dat")
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert np.mean([int(r["class"]) == (c == 1) for r, c in zip(rows, classes, strict=True)]) == report["accuracy"]
+    assert all((float(row["p_1"]) > 0.5) == (row["class"] == "1") for row in rows)
