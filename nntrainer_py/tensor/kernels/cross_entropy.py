@@ -1,10 +1,8 @@
 """Cross entropies: softmax or sigmoid, the loss and the test of the labels in one pass per row.
 
-Arrays are matrices whose rows are the width of a tensor. Labels are probabilities of the same shape (one-hot or soft),
-or one class index per row (``indices``). The target of class j is ``weights[j] * ((1 - smoothing) * t + smoothing /
-classes)``, with ``weights`` empty for ones; sigmoid: ``/ 2``. Losses of rows go to ``sums`` (float64) and are added in
-order. A label that is no index of a class, not a number, negative, or in a row that does not sum to 1 leaves the
-sample's number in ``status``.
+Arrays are matrices whose rows are the width of a tensor; labels are described in `labels`. The target of class j is
+``weights[j] * ((1 - smoothing) * t + smoothing / classes)``, with ``weights`` empty for ones; sigmoid: ``/ 2``. Losses
+of rows go to ``sums`` (float64) and are added in order.
 
 The logarithm of the sum of exponentials is exact; NNTrainer adds 1e-20 inside the logarithm, which a float32 cannot see
 except for probabilities below it, where the exact value keeps the derivative and the value in step.
@@ -21,81 +19,21 @@ from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.exponential import exp, sigmoid_of, softplus_of
-from nntrainer_py.tensor.kernels.loss import gradient_scale, total
+from nntrainer_py.tensor.kernels.labels import (
+    BAD,
+    finish,
+    row_mass,
+    target,
+    valid_distribution,
+    valid_index,
+    valid_probabilities,
+)
+from nntrainer_py.tensor.kernels.loss import gradient_scale
 from nntrainer_py.tensor.kernels.softmax import largest, row_sum
 
 Array = npt.NDArray[Any]
 f32 = np.float32
-SAMPLES, LOSS_SCALE, WRONG = 1, 2, 3  # places in StepState.numbers
-CODE, DETAIL = 0, 1  # places in StepState.status
-LABEL_OUT_OF_RANGE = 1
-SUM_TOLERANCE = 1e-3
-NEGATIVE_TOLERANCE = -1e-6
-BAD = -np.inf  # in ``sums``: the label of the row is wrong
-
-
-@kernel()
-def valid_index(label: float, classes: int) -> bool:
-    """A class index: integral and within 0 .. classes - 1; NaN is none."""
-    return label >= 0.0 and label < classes and label == math.floor(label)
-
-
-@kernel()
-def row_mass(t: Array, row: int) -> float:
-    """The sum of a row in float64."""
-    mass = 0.0
-    for j in range(t.shape[1]):
-        mass += np.float64(t[row, j])
-    return mass
-
-
-@kernel()
-def valid_distribution(t: Array, row: int) -> bool:
-    """No negative entry, and a sum of 1; NaN and infinity fail the sum."""
-    bad = 0
-    for j in range(t.shape[1]):
-        bad += 1 if t[row, j] < f32(NEGATIVE_TOLERANCE) else 0
-    return bool(bad == 0 and abs(row_mass(t, row) - 1.0) <= SUM_TOLERANCE)
-
-
-@kernel()
-def valid_probabilities(t: Array, row: int) -> bool:
-    """Every entry within 0 .. 1; NaN is not."""
-    bad = 0
-    for j in range(t.shape[1]):
-        bad += 0 if (t[row, j] >= f32(NEGATIVE_TOLERANCE)) & (t[row, j] <= f32(1.0 + SUM_TOLERANCE)) else 1
-    return bad == 0
-
-
-@kernel()
-def wrong_value(t: Array, row: int, indices: bool) -> float:
-    """What is wrong with a label: the class number, the first entry outside 0 .. 1, or the sum of the row."""
-    for j in range(1 if indices else t.shape[1]):
-        inside = t[row, j] >= NEGATIVE_TOLERANCE and t[row, j] <= 1.0 + SUM_TOLERANCE
-        if indices or not inside:
-            return float(t[row, j])
-    return row_mass(t, row)
-
-
-@kernel()
-def finish(
-    sums: Array, t: Array, indices: bool, divisor: float, rows: int, numbers: Array, status: Array, loss: Array
-) -> None:
-    """Report the first bad row as its sample (``rows`` rows each), and add up the losses."""
-    for i in range(sums.size):
-        if sums[i] == BAD:
-            if status[CODE] == 0:
-                status[CODE], status[DETAIL] = LABEL_OUT_OF_RANGE, i // rows
-                numbers[WRONG] = wrong_value(t, i, indices)
-            break
-    total(sums, divisor, loss)
-
-
-@kernel()
-def target(label: float, weights: Array, j: int, smoothing: float, share: float) -> float:
-    """Weighted and smoothed target of class ``j``."""
-    value = label + smoothing * (share - label)
-    return value * weights[j] if weights.size > 0 else value
+SAMPLES = 1  # place in StepState.numbers
 
 
 @kernel()
@@ -395,112 +333,3 @@ def cross_sigmoid_derivative(
             label += f32(smoothing) * (f32(0.5) - label)
             w = f32(weights[j]) if weights.size > 0 else f32(1.0)
             result[i, j] = w * (p[i, j] - label) * row_scale
-
-
-@kernel()
-def focal_slope(p: float, a: float, gamma: float) -> float:
-    """``p`` times the derivative of ``-a (1 - p)**gamma ln p``."""
-    if a == 0.0 or p >= 1.0:
-        return 0.0 if a == 0.0 or gamma > 0.0 else -a
-    q = 1.0 - p
-    if p < 1e-38:
-        return -a  # p ln p is zero there
-    return float(a * (gamma * p * q ** (gamma - 1.0) * math.log(p) - q**gamma))
-
-
-@kernel()
-def focal(
-    x: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    gamma: float,
-    factor: float,
-    numbers: Array,
-    status: Array,
-    rows: int,
-    out: Array | None,
-    sums: Array,
-    loss: Array,
-) -> None:
-    """Softmax, and the mean over the samples of ``-sum_j a_j (1 - p_j)**gamma ln p_j``."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    classes = x.shape[1]
-    for i in range(x.shape[0]):
-        good = valid_index(t[i, 0], classes) if indices else valid_distribution(t, i)
-        k = int(t[i, 0]) if indices and good else 0
-        top = np.float64(largest(x, i))
-        spread = 0.0
-        for j in range(classes):
-            spread += math.exp(np.float64(x[i, j]) - top)
-        logarithm = math.log(spread)
-        value = 0.0
-        for j in range(classes):
-            label = (1.0 if j == k else 0.0) if indices else np.float64(t[i, j])
-            log_p = np.float64(x[i, j]) - top - logarithm
-            if label != 0.0:
-                value -= target(label, weights, j, 0.0, 0.0) * (-math.expm1(log_p)) ** gamma * log_p
-            result[i, j] = f32(math.exp(log_p))
-        sums[i] = value if good else BAD
-    finish(sums, t, indices, numbers[SAMPLES] / factor, rows, numbers, status, loss)
-
-
-@kernel()
-def focal_derivative(
-    p: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    gamma: float,
-    factor: float,
-    numbers: Array,
-    out: Array | None,
-    first: int,
-    last: int,
-) -> None:
-    """``(q_k - p_k sum(q)) / N`` with ``q = a (gamma p (1 - p)**(gamma - 1) ln p - (1 - p)**gamma)``."""
-    if out is None:
-        result = p
-    else:
-        result = out
-    classes = p.shape[1]
-    scale = factor * numbers[LOSS_SCALE] / numbers[SAMPLES]
-    for i in range(first, last):
-        good = valid_index(t[i, 0], classes) if indices else True
-        k = int(t[i, 0]) if indices and good else 0
-        mass = 0.0 if good else np.nan
-        for j in range(classes):
-            label = (1.0 if j == k else 0.0) if indices else np.float64(t[i, j])
-            mass += focal_slope(np.float64(p[i, j]), target(label, weights, j, 0.0, 0.0), gamma)
-        for j in range(classes):
-            label = (1.0 if j == k else 0.0) if indices else np.float64(t[i, j])
-            v = np.float64(p[i, j])
-            q = focal_slope(v, target(label, weights, j, 0.0, 0.0), gamma)
-            result[i, j] = f32((q - v * mass) * scale)
-
-
-@kernel()
-def count_correct(x: Array, t: Array, indices: bool, threshold: bool, out: Array) -> None:
-    """How many samples (rows) have their largest prediction where the label is largest; the first one wins a tie.
-
-    ``threshold``: one prediction a sample, a logit, which says 1 when positive. NaN is never right.
-    """
-    count = 0
-    for i in range(x.shape[0]):
-        if threshold:
-            v = x[i, 0]
-            count += (v > f32(0.0)) == (t[i, 0] > f32(0.5)) and v == v
-            continue
-        best, finite = 0, x[i, 0] == x[i, 0]
-        for j in range(1, x.shape[1]):
-            finite = finite and x[i, j] == x[i, j]
-            best = j if x[i, j] > x[i, best] else best
-        wanted = int(t[i, 0]) if indices else 0
-        if not indices:
-            for j in range(1, t.shape[1]):
-                wanted = j if t[i, j] > t[i, wanted] else wanted
-        count += best == wanted and finite
-    out[0] = count

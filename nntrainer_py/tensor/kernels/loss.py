@@ -243,17 +243,3 @@ def l2(x: Array, factor: float, loss: Array) -> None:
     for i in range(x.size):
         value += np.float64(x[i]) * np.float64(x[i])
     loss[0] = 0.5 * factor * value
-
-
-@kernel()
-def regression_sums(y: Array, t: Array, sums: Array) -> None:
-    """Sums over all elements of ``|y - t|``, ``(y - t)**2``, ``t`` and ``t**2``."""
-    absolute, squares, labels, label_squares = 0.0, 0.0, 0.0, 0.0
-    for i in range(y.size):
-        label = np.float64(t[i])
-        d = np.float64(y[i]) - label
-        absolute += abs(d)
-        squares += d * d
-        labels += label
-        label_squares += label * label
-    sums[0], sums[1], sums[2], sums[3] = absolute, squares, labels, label_squares

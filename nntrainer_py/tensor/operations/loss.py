@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nntrainer_py.tensor.kernels import cross_entropy, loss
+from nntrainer_py.tensor.kernels import cross_entropy, figures, focal, loss
 from nntrainer_py.tensor.operations.elementwise import same_memory
 from nntrainer_py.tensor.operations.record import (
     Array,
@@ -132,7 +132,8 @@ class CrossEntropy(OperationKind):
         if self.name != "focal" and run.threads > 1 and x.size > PARALLEL_SIZE and x.shape[0] > 1:
             made = getattr(cross_entropy, f"{self.name}_parallel")
             return made.function, (*arguments, arrays["loss"], *split(x))
-        return getattr(cross_entropy, self.name).function, (*arguments, arrays["loss"])
+        module = focal if self.name == "focal" else cross_entropy
+        return getattr(module, self.name).function, (*arguments, arrays["loss"])
 
 
 class CrossEntropyDerivative(OperationKind):
@@ -156,7 +157,8 @@ class CrossEntropyDerivative(OperationKind):
         arguments = (p, t, indices, weights, parameter, factor, run.state.numbers, out)
         if self.name == "cross_softmax_derivative" and run.threads > 1 and p.size > PARALLEL_SIZE and p.shape[0] > 1:
             return cross_entropy.cross_softmax_derivative_parallel.function, (*arguments, *split(p))
-        return getattr(cross_entropy, self.name).function, (*arguments, 0, p.shape[0])
+        module = focal if self.name == "focal_derivative" else cross_entropy
+        return getattr(module, self.name).function, (*arguments, 0, p.shape[0])
 
 
 def _check_label(x: Value, t: Value, attributes: Mapping[str, Any]) -> None:
@@ -234,7 +236,7 @@ class CountCorrect(OperationKind):
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         x, t = samples(arrays["x"]), samples(arrays["t"])
         indices, threshold = (bool(operation.attributes.get(key, False)) for key in ("indices", "threshold"))
-        return cross_entropy.count_correct.function, (x, t, indices, threshold, arrays["count"])
+        return figures.count_correct.function, (x, t, indices, threshold, arrays["count"])
 
 
 class RegressionSums(OperationKind):
@@ -248,7 +250,7 @@ class RegressionSums(OperationKind):
         return {"sums": Spec((4,), "float64", Role.SCALAR)}
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
-        return loss.regression_sums.function, (_flat(arrays["y"]), _flat(arrays["t"]), arrays["sums"])
+        return figures.regression_sums.function, (_flat(arrays["y"]), _flat(arrays["t"]), arrays["sums"])
 
 
 for _name in ("mse", "mae", "huber", "hinge"):
