@@ -66,6 +66,16 @@ def pack_rows(source: int, stride: int, rows: int, depth: int, target: int) -> N
 
 
 @kernel()
+def pieces(rows: int) -> int:
+    """The largest number of rows up to ``rows`` that the micro-kernel does at once."""
+    if rows >= ROWS:
+        return ROWS
+    if rows >= 6 and ROWS >= 6:
+        return 6
+    return 4 if rows >= 4 else 2 if rows >= 2 else 1
+
+
+@kernel()
 def multiply_rows(
     rows: int,
     columns: int,
@@ -85,7 +95,7 @@ def multiply_rows(
     done = 0
     while done < rows:
         left = rows - done
-        step = ROWS if left >= ROWS else 4 if left >= 4 else 2 if left >= 2 else 1
+        step = pieces(left)
         place = init + 4 * done * ldi
         product(step, columns, k, a + 4 * done * sai, sai, sak, b, sbk, c + 4 * done * ldc, ldc, place, ldi, mode)
         done += step

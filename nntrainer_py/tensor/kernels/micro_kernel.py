@@ -109,14 +109,15 @@ class Masked:
         builder.call(self._store, [value, pointer, ir.Constant(I32, 4), mask])
 
 
-def _row_loop(builder: Any, rows: int, args: Any, sums: Any) -> None:
-    """sums[i][j] = sum over k of A(i, k) B(k, j); at least one k."""
+def _row_loop(builder: Any, rows: int, args: Any, sums: Any, indexed: bool) -> None:
+    """sums[i][j] = sum over k of A(i, k) B(k, j); at least one k. ``indexed``: ``sbk`` is a table of row offsets."""
     _, _, k, a, sai, sak, b, sbk = args[:8]
     kind = ir.VectorType(F32, LANES)
     multiply_add = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fmuladd.v{LANES}f32"
     )
-    step_a, step_b = in_bytes(builder, sak), in_bytes(builder, sbk)
+    step_a = in_bytes(builder, sak)
+    step_b = const(8) if indexed else in_bytes(builder, sbk)
     offsets = [builder.mul(in_bytes(builder, sai), const(i)) for i in range(rows)]
     entry = builder.block
     loop, done = builder.append_basic_block("k"), builder.append_basic_block("k.done")
@@ -124,13 +125,15 @@ def _row_loop(builder: Any, rows: int, args: Any, sums: Any) -> None:
     builder.position_at_end(loop)
     at_k, at_a, at_b = (builder.phi(I64) for _ in range(3))
     running = [[builder.phi(kind) for _ in range(VECTORS)] for _ in range(rows)]
-    vectors = [load(builder, builder.add(at_b, const(4 * LANES * j)), kind) for j in range(VECTORS)]
+    row = builder.add(b, in_bytes(builder, load(builder, at_b, I64))) if indexed else at_b
+    vectors = [load(builder, builder.add(row, const(4 * LANES * j)), kind) for j in range(VECTORS)]
     after = []
     for i in range(rows):
         scalar = splat(builder, load(builder, builder.add(at_a, offsets[i]), F32), LANES)
         after.append([builder.call(multiply_add, [scalar, vectors[j], running[i][j]]) for j in range(VECTORS)])
     next_k = builder.add(at_k, const(1))
-    steps = ((at_k, const(0), next_k), (at_a, a, builder.add(at_a, step_a)), (at_b, b, builder.add(at_b, step_b)))
+    first_b = sbk if indexed else b
+    steps = ((at_k, const(0), next_k), (at_a, a, builder.add(at_a, step_a)), (at_b, first_b, builder.add(at_b, step_b)))
     for phi, first, following in steps:
         phi.add_incoming(first, entry)
         phi.add_incoming(following, loop)
@@ -190,12 +193,12 @@ def _epilogue(builder: Any, rows: int, args: Any, sums: Any) -> None:
 
 
 def _row_counts() -> list[int]:
-    return sorted({ROWS, 4, 2, 1}, reverse=True)
+    return [rows for rows in (8, 6, 4, 2, 1) if rows <= ROWS]
 
 
-def _product_function(module: Any) -> Any:
+def _product_function(module: Any, indexed: bool = False) -> Any:
     """The product as one function per LLVM module, never inlined: its code is large and called from many places."""
-    name = f"nntrainer_product_{ROWS}x{COLUMNS}"
+    name = f"nntrainer_product_{ROWS}x{COLUMNS}{'_indexed' if indexed else ''}"
     if name in module.globals:
         return module.globals[name]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 13), name)
@@ -208,7 +211,7 @@ def _product_function(module: Any) -> Any:
     for rows in _row_counts():
         matches = builder.icmp_signed("==", function.args[0], const(rows))
         with builder.if_then(matches):
-            _row_loop(builder, rows, function.args, sums)
+            _row_loop(builder, rows, function.args, sums, indexed)
             _epilogue(builder, rows, function.args, sums)
             builder.ret_void()
             builder.position_at_end(builder.append_basic_block("unreachable"))
@@ -222,14 +225,28 @@ def product(  # type: ignore[no-untyped-def]
 ):
     """C[rows, columns] = A[rows, k] B[k, COLUMNS], then the epilogue of ``mode``.
 
-    ``rows`` is ROWS, 4, 2 or 1; A(i, k) lies at a + 4 (i sai + k sak), B(k, j) at b + 4 (k sbk + j) with COLUMNS
-    readable floats in each row, C(i, j) at c + 4 (i ldc + j), init at init + 4 (i ldi + j); only ``columns`` columns
-    of C and init are touched.
+    ``rows`` is 8, 6, 4, 2 or 1, at most ROWS; A(i, k) lies at a + 4 (i sai + k sak), B(k, j) at b + 4 (k sbk + j)
+    with COLUMNS readable floats in each row, C(i, j) at c + 4 (i ldc + j), init at init + 4 (i ldi + j); only
+    ``columns`` columns of C and init are touched.
     """
     signature = types.void(*[_INT] * 13)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.call(_product_function(builder.module), args)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def product_indexed(  # type: ignore[no-untyped-def]
+    context, rows, columns, k, a, sai, sak, b, table, c, ldc, init, ldi, mode
+):
+    """As ``product``, with B(k, j) at b + 4 (table[k] + j); ``table`` is the address of k int64."""
+    signature = types.void(*[_INT] * 13)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.call(_product_function(builder.module, indexed=True), args)
         return context.get_dummy_value()
 
     return signature, generate

@@ -84,6 +84,11 @@ class Window:
             best = 4 if self.algorithm == "winograd4" else 2
         return best if fits(shapes.w[1], shapes.w[0], max(width, shapes.x[3]), best) else 0
 
+    @property
+    def plain(self) -> bool:
+        """Whether consecutive outputs read consecutive inputs, of all channels: what the small kernels need."""
+        return self.stride == (1, 1) and self.groups == 1
+
     def check_groups(self, channels: int, filters: int) -> None:
         if channels % self.groups or filters % self.groups:
             raise ValueError(
@@ -151,6 +156,34 @@ def _winograd_product(
     return winograd.product.function, (x, w, flip, bias, out, *pad, size, cut, scratch, parts)
 
 
+def _in_place(operation: Operation, inner: int, made: tuple[int, int, int, int]) -> bool:
+    """Whether the small product is to be used, for ``inner`` channels summed over and a result of shape ``made``."""
+    from nntrainer_py.tensor.kernels.convolution_small import suits_product
+
+    window, kernel = Window.of(operation.attributes), operation.reads["w"].shape[2:]
+    return window.plain and suits_product(inner, made[1], made[2:], (kernel[0], kernel[1]), window.dilation)
+
+
+def _small_scratch(
+    operation: Operation, inner: int, made: tuple[int, int, int, int], w: tuple[int, int, int, int], parts: int
+) -> int:
+    from nntrainer_py.tensor.kernels.convolution_small import product_scratch
+
+    return product_scratch(inner, made[1], made[2:], w[2:], Window.of(operation.attributes).dilation, parts)
+
+
+def _small_product(
+    operation: Operation, x: Array, w: Array, flip: int, bias: Array, out: Array, scratch: Array, parts: int
+) -> Call:
+    from nntrainer_py.tensor.kernels import convolution_small
+
+    window = Window.of(operation.attributes)
+    table = convolution_small.offsets(
+        x.shape[1], (out.shape[2], out.shape[3]), (w.shape[2], w.shape[3]), window.dilation
+    )
+    return convolution_small.product.function, (x, w, flip, bias, out, window.geometry(), table, scratch, parts)
+
+
 class Conv2d(_Convolution):
     """``out = convolution(x, w) (+ bias)``: x (N, C, H, W), w (filters, C / groups, kh, kw), ``filters`` biases."""
 
@@ -175,6 +208,8 @@ class Conv2d(_Convolution):
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
         if size:
             return winograd.product_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size, parts).nbytes
+        if _in_place(operation, shapes.x[1], shapes.y):
+            return _small_scratch(operation, shapes.x[1], shapes.y, shapes.w, parts)
         return convolution.forward_scratch(shapes.w[1], shapes.taps, parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
@@ -189,6 +224,8 @@ class Conv2d(_Convolution):
                 shapes.y, size, arrays["x"], arrays["w"], 0, bias, arrays["out"], pad, scratch, parts
             )
         geometry = window.geometry()
+        if _in_place(operation, shapes.x[1], shapes.y):
+            return _small_product(operation, arrays["x"], arrays["w"], 0, bias, arrays["out"], scratch, parts)
         return kernels.forward.function, (arrays["x"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
 
 
@@ -222,6 +259,8 @@ class Conv2dDerivative(_Convolution):
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
         if size:
             return winograd.product_plan(shapes.y[1], shapes.x[1], shapes.x[0], *shapes.x[2:], size, parts).nbytes
+        if _in_place(operation, shapes.y[1], shapes.x):
+            return _small_scratch(operation, shapes.y[1], shapes.x, shapes.w, parts)
         groups = Window.of(operation.attributes).groups
         return convolution.derivative_scratch(shapes.w[0] // groups, shapes.w[1], shapes.taps, parts)
 
@@ -237,6 +276,8 @@ class Conv2dDerivative(_Convolution):
                 shapes.x, size, arrays["g"], arrays["w"], 1, bias, arrays["out"], pad, scratch, parts
             )
         geometry = window.geometry()
+        if _in_place(operation, shapes.y[1], shapes.x):
+            return _small_product(operation, arrays["g"], arrays["w"], 1, bias, arrays["out"], scratch, parts)
         return kernels.derivative.function, (arrays["g"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
 
 
@@ -261,16 +302,20 @@ class Conv2dGradient(_Convolution):
         return Shapes(x, (g[1], x[1] // Window.of(operation.attributes).groups, kernel[0], kernel[1]), g)
 
     def scratch(self, operation: Operation, threads: int) -> int:
-        from nntrainer_py.tensor.kernels import convolution, winograd
+        from nntrainer_py.tensor.kernels import convolution, convolution_small, winograd
 
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
         if size:
             return winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size, parts).nbytes
+        window = Window.of(operation.attributes)
+        sizes = shapes.x[1], shapes.y[1], shapes.y[2:], shapes.w[2:], window.dilation
+        if window.plain and convolution_small.suits_gradient(*sizes):
+            return convolution_small.gradient_scratch(*sizes, parts)
         return convolution.gradient_scratch(shapes.w[1] * shapes.taps, parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import convolution as kernels
-        from nntrainer_py.tensor.kernels import winograd
+        from nntrainer_py.tensor.kernels import convolution_small, winograd
 
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, run.threads)
         window, scratch = Window.of(operation.attributes), run.scratch.view(np.float32)
@@ -281,6 +326,10 @@ class Conv2dGradient(_Convolution):
             pad = window.padding[0], window.padding[2]
             return winograd.gradient.function, (arrays["x"], arrays["g"], weight, *pad, size, add, cut, scratch, parts)
         geometry = window.geometry()
+        sizes = shapes.x[1], shapes.y[1], shapes.y[2:], shapes.w[2:], window.dilation
+        if window.plain and convolution_small.suits_gradient(*sizes):
+            small = (arrays["x"], arrays["g"], weight, geometry, add, scratch, parts)
+            return convolution_small.gradient.function, small
         arguments = (arrays["x"], arrays["g"], weight, geometry, add, scratch, parts)
         return kernels.gradient.function, arguments
 
