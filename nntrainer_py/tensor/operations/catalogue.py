@@ -36,6 +36,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "recurrent": (
         "rnn", "rnn_derivative", "lstm", "lstm_derivative", "gru", "gru_derivative", "recurrent_gradient",
     ),  # fmt: skip
+    "attention": ("attention", "attention_derivative"),
     "zoneout": ("zoneout", "zoneout_derivative"),
     "loss": (
         "mse", "mse_derivative", "mae", "mae_derivative", "huber", "huber_derivative", "hinge", "hinge_derivative",
