@@ -170,6 +170,27 @@ class Model:
         assert optimizer is not None
         return float(optimizer.learning_rate)
 
+    def set_trainable(self, trainable: bool, *names: str) -> Self:
+        """Freeze or free layers (all of them without names), also between steps of training.
+
+        Weights, running statistics, counters and the optimizer's state stay; that of a layer that was never trained
+        starts at zero. UsageError for an unknown name, and where weights live in a swap file.
+        """
+        layers = {spec.name: spec.layer for spec in self.spec.layers}
+        for name in names:
+            if name not in layers:
+                raise UsageError(f"there is no layer '{name}'{did_you_mean(name, layers)}")
+        before = self._compiled
+        if before is not None and before.planning.file is not None:
+            raise UsageError("layers cannot be frozen or freed while weights live in a swap file; save, and load anew")
+        for name in names or layers:
+            layers[name].trainable = trainable
+        if before is not None:
+            self._compiled = self._make(before.options)
+            self._compiled.engine = before.engine
+            self._stepper = None
+        return self
+
     def reset_training(self) -> None:
         """Epoch, iteration, optimizer state and schedule back to their beginning; the weights stay."""
         self.epoch = 0

@@ -1,12 +1,13 @@
-"""U028: a frozen backbone keeps every tensor, running statistics included, and gives in training what it gives alone."""
+"""U028: a frozen backbone keeps every tensor, running statistics too, and gives in training what it gives alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from nntrainer_py import Model
+from nntrainer_py import Model, UsageError
 
 BACKBONE = """\
 [picture]
@@ -98,14 +99,34 @@ def test_u028_a_frozen_backbone_keeps_its_tensors_for_100_steps(tmp_path: Path) 
     assert np.mean(losses[-10:]) < np.mean(losses[:10])
     frozen.save(tmp_path / "frozen.bin")
 
-    # unfreezing needs the same description without the word, and the weights
-    again = _model(tmp_path, "trainable = true")
-    again.load(tmp_path / "frozen.bin")
-    assert _bytes(again) == after
-    np.testing.assert_array_equal(again.predict(x), frozen.predict(x))
-    again.train_on_batch(*_batch(0))
-    moved = {name for name, value in _bytes(again).items() if value != after[name]}
-    assert moved == set(after)
+    # unfreezing needs no new model: the same one goes on
+    kept = _bytes(frozen)
+    frozen.set_trainable(True, "conv", "norm")
+    assert _bytes(frozen) == kept
+    frozen.train_on_batch(*_batch(0))
+    assert {name for name, value in _bytes(frozen).items() if value != kept[name]} == set(kept)
+    free_losses = [frozen.train_on_batch(*_batch(step)) for step in range(30)]
+    assert np.isfinite(free_losses).all()
+    # and frozen again the body stands still
+    frozen.set_trainable(False, "conv", "norm")
+    kept = _bytes(frozen)
+    frozen.train_on_batch(*_batch(0))
+    assert {name for name, value in _bytes(frozen).items() if value != kept[name]} == {n for n in kept if _is_head(n)}
+
+
+def test_u028_freezing_by_name_is_freezing_in_the_description(tmp_path: Path) -> None:
+    """Ten steps frozen, with the word in the INI and by a call, give the same bytes."""
+    described = _model(tmp_path, "trainable = false")
+    one = _model(tmp_path, "").set_trainable(False, "conv", "norm")
+    for step in range(10):
+        assert described.train_on_batch(*_batch(step)) == one.train_on_batch(*_batch(step))
+    assert _bytes(described) == _bytes(one)
+    x, _ = _batch(99)
+    np.testing.assert_array_equal(described.predict(x), one.predict(x))
+    one.set_trainable(True)
+    np.testing.assert_array_equal(described.predict(x), one.predict(x))
+    with pytest.raises(UsageError, match=r"no layer 'nrm'.*'norm'"):
+        one.set_trainable(False, "nrm")
 
 
 def test_u028_statistics_of_a_batch_do_not_reach_a_frozen_normalization(tmp_path: Path) -> None:
