@@ -53,6 +53,7 @@ class Options:
     swap_folder: str = "."
     lookahead: int | None = None
     data_buffers: int = 2
+    micro_batch: int | None = None  # larger batches are computed in pieces of so many samples
     poison: bool = False
 
     def memory(self) -> MemoryOptions:
@@ -149,6 +150,7 @@ class Compiled:
             file = self.planning.file if memory.swaps else None
             if file is not None:
                 file.reserve(memory.file_bytes)
+                file.forget()  # initial values were written to it
             program = self._programs[key] = self.engine.program(lowered, memory.plan, file)
         return program
 

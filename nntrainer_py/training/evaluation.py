@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.diagnosis import data_fault, find_origin
 from nntrainer_py.training.engine import Program
 from nntrainer_py.training.metrics import ClassReport
+from nntrainer_py.training.micro_batches import piece_sizes, pieces
 from nntrainer_py.training.tally import Tally
 
 OnBatch = Callable[[int], None]
@@ -29,9 +30,9 @@ def sizes_of(loader: BatchLoader) -> list[int]:
     return found + ([samples % size] if samples % size else [])
 
 
-def prepare(compiled: Compiled, sizes: Iterable[int]) -> None:
+def prepare(compiled: Compiled, sizes: list[int]) -> None:
     """Plan and bind what an evaluation with these batch sizes needs."""
-    for size in sorted(set(sizes), reverse=True):
+    for size in sorted(set(piece_sizes(sizes, compiled.options.micro_batch)), reverse=True):
         compiled.program("evaluate", size)
 
 
@@ -42,14 +43,12 @@ def evaluate_batches(compiled: Compiled, loader: BatchLoader, on_batch: OnBatch 
         NumericalError: the loss of a batch is not finite; names its samples.
     """
     tally: Tally | None = None
-    for number, (program, batch) in enumerate(_passes(compiled, loader), 1):
+    for program, batch in _passes(compiled, loader, on_batch):
         if tally is None:
             tally = Tally(program.lowered)
         loss = tally.add(program, batch.count, batch.count)
         if not np.isfinite(loss):
             raise NumericalError(f"the loss of the validation data is {loss}: {_where(compiled, loader, batch)}")
-        if on_batch is not None:
-            on_batch(number)
     if tally is None:
         raise loader.dataset.error("there is no sample to evaluate")
     return {"loss": tally.loss, **tally.metrics}
@@ -65,13 +64,11 @@ def predict_batches(
     predictions: list[list[NDArray[Any]]] = []
     labels: list[list[NDArray[Any]]] = []
     tally: Tally | None = None
-    for number, (program, batch) in enumerate(_passes(compiled, loader), 1):
+    for program, batch in _passes(compiled, loader, on_batch):
         tally = tally or Tally(program.lowered)
         tally.add(program, batch.count, batch.count)
         predictions.append([array.copy() for array in program.outputs])
         labels.append([array[: batch.count].copy() for array in batch.labels])
-        if on_batch is not None:
-            on_batch(number)
     if tally is None:
         raise loader.dataset.error("there is no sample to evaluate")
     return _joined(predictions), _joined(labels), {"loss": tally.loss, **tally.metrics}
@@ -92,32 +89,35 @@ def evaluate_classes(
     """
     tally: Tally | None = None
     report: ClassReport | None = None
-    for number, (program, batch) in enumerate(_passes(compiled, loader), 1):
+    for program, batch in _passes(compiled, loader, on_batch):
         if tally is None or report is None:
             tally = Tally(program.lowered)
             report = ClassReport(program.outputs[0][0].size, top, names)
         tally.add(program, batch.count, batch.count)
         report.add(program.outputs[0], batch.labels[0][: batch.count])
-        if on_batch is not None:
-            on_batch(number)
     if tally is None or report is None:
         raise loader.dataset.error("there is no sample to evaluate")
     return {"loss": tally.loss, **tally.metrics}, report
 
 
-def _passes(compiled: Compiled, loader: BatchLoader) -> Iterator[tuple[Program, Batch]]:
+def _passes(
+    compiled: Compiled, loader: BatchLoader, on_batch: OnBatch | None = None
+) -> Iterator[tuple[Program, Batch]]:
+    """Every piece of an epoch after its forward pass; ``on_batch`` is called when a batch is whole and used."""
     state = compiled.state
-    for batch in loader:
-        count = batch.count
-        program = compiled.program("evaluate", count)
-        compiled.feed("evaluate", program, [a[:count] for a in batch.inputs], [a[:count] for a in batch.labels])
-        state.numbers[StepState.SAMPLES] = count
-        state.counters[StepState.OFFSET] = 0
-        try:
-            compiled.engine.forward(program)
-        except DataError as error:
-            raise data_fault(compiled, error, batch, loader.dataset.where) from None
-        yield program, batch
+    for number, batch in enumerate(loader, 1):
+        for piece in pieces(batch, compiled.options.micro_batch):
+            program = compiled.program("evaluate", piece.count)
+            compiled.feed("evaluate", program, piece.inputs, piece.labels)
+            state.numbers[StepState.SAMPLES] = piece.count
+            state.counters[StepState.OFFSET] = 0
+            try:
+                compiled.engine.forward(program)
+            except DataError as error:
+                raise data_fault(compiled, error, piece, loader.dataset.where) from None
+            yield program, piece
+        if on_batch is not None:
+            on_batch(number)
 
 
 def _joined(parts: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:

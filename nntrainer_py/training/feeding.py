@@ -72,6 +72,9 @@ def open_loaders(
     if "train" not in data:
         raise UsageError("there is no training data: the description has no [train_set], and none was given")
     notices: list[str] = []
+    piece = model.compiled.options.micro_batch
+    if piece is not None:
+        notices.append(f"batches are computed in pieces of {piece} samples, to keep within the memory budget")
     first = data["train"]
     model.bind(first)
     model.class_names = first.class_names or model.class_names

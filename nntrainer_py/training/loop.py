@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable
 
 from nntrainer_py.data.loader import Batch, BatchLoader
-from nntrainer_py.errors import DataError, InterruptedRun, NumericalError, UsageError
+from nntrainer_py.errors import InterruptedRun, NumericalError, UsageError
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training import evaluation
 from nntrainer_py.training.best import Best
 from nntrainer_py.training.callbacks import BatchReport, Callback, CallbackList, RunFacts, TrainingResult
-from nntrainer_py.training.diagnosis import data_fault, find_origin
+from nntrainer_py.training.diagnosis import find_origin
 from nntrainer_py.training.history import EpochRow
 from nntrainer_py.training.interrupt import InterruptGuard
 from nntrainer_py.training.saving import Saving
@@ -67,7 +67,9 @@ class Training:
         self._guard = InterruptGuard()
         self._compiled = model.compiled
         accumulation = model.spec.model.gradient_accumulation
-        self._stepper = Stepper(self._compiled, model.learning_rate, loader.batch_size, accumulation)
+        self._stepper = Stepper(
+            self._compiled, model.learning_rate, loader.batch_size, accumulation, loader.dataset.where
+        )
         self._facts = RunFacts(
             model, settings.epochs, loader.batch_size, loader.batches_per_epoch, loader.samples_per_epoch,
             None if valid is None else valid.batches_per_epoch,
@@ -215,8 +217,6 @@ class Training:
     def _step(self, epoch: int, batch: Batch) -> float:
         try:
             return self._stepper.step(batch)
-        except DataError as error:
-            raise data_fault(self._compiled, error, batch, self._loader.dataset.where) from None
         except NumericalError as error:
             origin = find_origin(self._compiled, "train", batch, self._loader.dataset.where)
             step = self._stepper.step_count + 1

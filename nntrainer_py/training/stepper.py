@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nntrainer_py.data.loader import Batch
-from nntrainer_py.errors import NumericalError
+from nntrainer_py.errors import DataError, NumericalError
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training.compiled import Compiled
+from nntrainer_py.training.diagnosis import data_fault
 from nntrainer_py.training.engine import Program
+from nntrainer_py.training.micro_batches import piece_sizes, pieces
 from nntrainer_py.training.tally import Tally
 
 
@@ -23,10 +27,16 @@ class Stepper:
         batch_size: samples of a full batch.
         accumulation: batches in a logical batch. The mean is over the samples of the logical batch, also where the
             last one of an epoch is short; random draws are those of one large batch.
+        where: number of a sample to what messages call it.
     """
 
     def __init__(
-        self, compiled: Compiled, rate: Callable[[int], float], batch_size: int, accumulation: int = 1
+        self,
+        compiled: Compiled,
+        rate: Callable[[int], float],
+        batch_size: int,
+        accumulation: int = 1,
+        where: Callable[[int], str] = "sample {}".format,
     ) -> None:
         if accumulation > 1 and not compiled.options.accumulate_gradients:
             raise ValueError("the model was compiled without gradient accumulation")
@@ -34,6 +44,7 @@ class Stepper:
         self._rate = rate
         self._batch_size = batch_size
         self._accumulation = accumulation
+        self._where = where
         self._delayed = compiled.options.accumulate_gradients
         self._left: int | None = None  # samples of the epoch to come, where known
         self._held = 0  # batches of the logical batch so far
@@ -46,9 +57,9 @@ class Stepper:
         self._state = [(live[w.key], live[w.key].copy()) for w in lowered.weights if not w.trainable]
         self.learning_rate = 0.0
 
-    def prepare(self, sizes: Iterable[int]) -> None:
+    def prepare(self, sizes: list[int]) -> None:
         """Plan, bind and compile what batches of these sizes need, so that memory does not grow later."""
-        for size in sorted(set(sizes), reverse=True):
+        for size in sorted(set(piece_sizes(sizes, self._compiled.options.micro_batch)), reverse=True):
             self._compiled.program("train", size)
 
     @property
@@ -72,38 +83,50 @@ class Stepper:
         Raises:
             NumericalError: the loss is not finite; this batch changed neither weights nor running statistics.
         """
-        compiled, count = self._compiled, batch.count
-        state, engine = compiled.state, compiled.engine
-        program = self._program = compiled.program("train", count)
-        compiled.feed("train", program, [a[:count] for a in batch.inputs], [a[:count] for a in batch.labels])
+        state, count = self._compiled.state, batch.count
         if self._held == 0:
             self.learning_rate = self._rate(int(state.counters[StepState.ITERATION]))
             state.numbers[StepState.LEARNING_RATE] = self.learning_rate
             state.numbers[StepState.SAMPLES] = self._logical_samples(count)
-        state.counters[StepState.OFFSET] = self._seen
         divisor = float(state.numbers[StepState.SAMPLES])
+        loss = 0.0
         for live, kept in self._state:
             np.copyto(kept, live)
-        loss = engine.forward(program)
-        if not np.isfinite(loss):
-            for live, kept in self._state:
-                np.copyto(live, kept)
-            raise NumericalError(f"the loss is {loss}")
-        loss = self.tally.add(program, count, divisor)
-        engine.backward(program)
+        for piece in pieces(batch, self._compiled.options.micro_batch):
+            loss += self._piece(piece, divisor) * (piece.count / count)
         self._held += 1
-        self._seen += count
         if self._left is not None:
             self._left -= count
         if self._held == self._accumulation or self._left == 0:
-            self._update(program, divisor)
+            self._update(divisor)
+        return loss
+
+    def _piece(self, piece: Batch, divisor: float) -> float:
+        """Forward and backward of what is computed at once; the mean loss of its samples."""
+        compiled, engine = self._compiled, self._compiled.engine
+        program = self._program = compiled.program("train", piece.count)
+        compiled.feed("train", program, piece.inputs, piece.labels)
+        compiled.state.counters[StepState.OFFSET] = self._seen
+        try:
+            loss = engine.forward(program)
+        except DataError as error:
+            raise data_fault(compiled, error, piece, self._where) from None
+        if not np.isfinite(loss):
+            for live, kept in self._state:
+                np.copyto(live, kept)
+            for gradient in self._gradients(program):
+                gradient.fill(0.0)
+            self._held = self._seen = 0
+            raise NumericalError(f"the loss is {loss}")
+        loss = self.tally.add(program, piece.count, divisor)
+        engine.backward(program)
+        self._seen += piece.count
         return loss
 
     def finish_epoch(self) -> None:
         """Do the update of a logical batch that the end of the epoch left incomplete."""
         if self._held:
-            assert self._program is not None
-            self._update(self._program, float(self._compiled.state.numbers[StepState.SAMPLES]))
+            self._update(float(self._compiled.state.numbers[StepState.SAMPLES]))
 
     def _logical_samples(self, count: int) -> int:
         if self._accumulation == 1:
@@ -111,17 +134,22 @@ class Stepper:
         full = self._accumulation * self._batch_size
         return full if self._left is None else min(full, self._left)
 
-    def _update(self, program: Program, divisor: float) -> None:
-        compiled = self._compiled
+    def _gradients(self, program: Program) -> list[NDArray[Any]]:
+        """Gradients that wait for a later update."""
+        return [program.array(value) for value in program.lowered.gradients.values() if value.persistent]
+
+    def _update(self, divisor: float) -> None:
+        compiled, program = self._compiled, self._program
+        assert program is not None
         if self._delayed:
-            arrays = [program.array(value) for value in program.lowered.gradients.values() if value.persistent]
+            gradients = self._gradients(program)
             if self._seen != divisor:
                 # fewer samples came than a data set of unknown length let us expect
-                for array in arrays:
-                    np.multiply(array, np.float32(divisor / self._seen), out=array)
+                for gradient in gradients:
+                    np.multiply(gradient, np.float32(divisor / self._seen), out=gradient)
             compiled.engine.update(program)
-            for array in arrays:
-                array.fill(0.0)
+            for gradient in gradients:
+                gradient.fill(0.0)
         compiled.state.counters[StepState.ITERATION] += 1
         compiled.state.counters[StepState.STEP] += 1
         compiled.state.counters[StepState.OFFSET] = 0
