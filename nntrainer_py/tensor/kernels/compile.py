@@ -74,6 +74,10 @@ def fingerprint() -> str:
     for path in sorted(here.rglob("*.py")):
         digest.update(path.relative_to(here).as_posix().encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
+    if not here.is_dir():  # imported from a zip archive, which is watched as a whole
+        archive = next((path for path in here.parents if path.is_file()), None)
+        if archive is not None:
+            digest.update(hashlib.sha256(archive.read_bytes()).digest())
     llvm = ".".join(map(str, llvmlite.binding.llvm_version_info))
     parts = (
         __version__,

@@ -50,7 +50,7 @@ def offsets(inner: int, out: tuple[int, int], window: tuple[int, int], dilation:
 def product_scratch(
     inner: int, outer: int, out: tuple[int, int], window: tuple[int, int], dilation: tuple[int, int], parts: int
 ) -> int:
-    """Bytes for ``product``: ``inner`` channels summed over, ``outer`` made, an output of ``out`` pixels."""
+    """Bytes for ``product``: ``inner`` channels summed over, ``outer`` made by a group, an output of ``out`` pixels."""
     planes, flat = _image(inner, out, window, dilation)
     part = _up(planes + 2 * COLUMNS, LANES) + outer * _up(flat, COLUMNS) + outer * inner * window[0] * window[1]
     return 4 * parts * _up(part, LANES)
@@ -73,10 +73,10 @@ def suits_product(
 
 
 def suits_gradient(
-    channels: int, filters: int, out: tuple[int, int], window: tuple[int, int], dilation: tuple[int, int]
+    channels: int, filters: int, groups: int, out: tuple[int, int], window: tuple[int, int], dilation: tuple[int, int]
 ) -> bool:
-    """Whether ``gradient`` is worth while."""
-    few = filters <= (FEW if window[1] > NARROW[1] else FEW // 2)
+    """Whether ``gradient`` is worth while, for all ``channels`` and ``filters``."""
+    few = filters // groups <= (FEW if window[1] > NARROW[1] else FEW // 2)
     return few and gradient_scratch(channels, filters, out, window, dilation, 1) <= _MOST
 
 
@@ -102,6 +102,17 @@ def _clear(target: int, count: int) -> None:
 
 
 @kernel()
+def _turn_weights(w: Array, first: int, inner: int, turned: Array) -> None:
+    """turned[m, k, tap] = w[first + k, m, last tap - tap]."""
+    outer, taps, width = w.shape[1], w.shape[2] * w.shape[3], w.shape[3]
+    for m in range(outer):
+        for k in range(inner):
+            for t in range(taps):
+                back = taps - 1 - t
+                turned[(m * inner + k) * taps + t] = w[first + k, m, back // width, back % width]
+
+
+@kernel()
 def product_part(
     part: int,
     parts: int,
@@ -117,9 +128,11 @@ def product_part(
     """Part (of the images) of ``out`` [N, outer, H, W] = convolution of x [N, inner, ...] with w, plus ``bias``.
 
     ``flip`` 0: w is [outer, inner, kh, kw]; 1: x is the output's gradient, w is [inner, outer, kh, kw] and is turned.
+    With groups the second axis of w is that of one group.
     """
-    batch, outer, out_height, out_width = out.shape
-    inner, window_height, window_width = x.shape[1], w.shape[2], w.shape[3]
+    batch, _, out_height, out_width = out.shape
+    groups = geometry[0]
+    outer, inner, window_height, window_width = out.shape[1] // groups, x.shape[1] // groups, w.shape[2], w.shape[3]
     taps = window_height * window_width
     depth = inner * taps
     reach_down, reach = (window_height - 1) * geometry[5], (window_width - 1) * geometry[6]
@@ -134,20 +147,19 @@ def product_part(
     weights = padded + 4 * (size - outer * depth)
     result = weights - 4 * outer * wide
     _clear(padded, size - outer * (depth + wide))
-    source = w.ctypes.data
-    if flip:
-        turned = scratch[part * size + size - outer * depth : part * size + size]
-        for m in range(outer):
-            for k in range(inner):
-                for t in range(taps):
-                    turned[m * depth + k * taps + t] = w[
-                        k, m, (taps - 1 - t) // window_width, (taps - 1 - t) % window_width
-                    ]
-        source = weights
-    bias_at = bias.ctypes.data
+    turned = scratch[part * size + size - outer * depth : part * size + size]
     mode = ADD_COLUMN if bias.size else 0
-    for image in range(part * batch // parts, (part + 1) * batch // parts):
-        _pad_image(x[image].ctypes.data, x.shape[2], x.shape[3], inner, top, left, high, pitch, padded)
+    units = batch * groups
+    for unit in range(part * units // parts, (part + 1) * units // parts):
+        image, group = unit // groups, unit % groups
+        source = w.ctypes.data + 4 * group * outer * depth
+        if flip:
+            source = weights
+            if groups > 1 or unit == part * units // parts:
+                _turn_weights(w, group * inner, inner, turned)
+        first = x[image, group * inner].ctypes.data
+        _pad_image(first, x.shape[2], x.shape[3], inner, top, left, high, pitch, padded)
+        bias_at = bias.ctypes.data + 4 * group * outer
         for m in range(0, outer, ROWS):
             last = min(outer, m + ROWS)
             for p in range(0, wide, COLUMNS):
@@ -170,12 +182,10 @@ def product_part(
                         mode,
                     )
                     row += rows
+        made = out[image, group * outer].ctypes.data
         for p in range(0, out_width, LANES):
-            run = min(LANES, out_width - p)
-            place = out[image].ctypes.data + 4 * p
-            copy_grid(
-                result + 4 * p, wide, pitch, place, out_height * out_width, out_width, outer, out_height, 0, run, run
-            )
+            run, plane = min(LANES, out_width - p), out_height * out_width
+            copy_grid(result + 4 * p, wide, pitch, made + 4 * p, plane, out_width, outer, out_height, 0, run, run)
 
 
 @kernel()
@@ -184,7 +194,8 @@ def gradient_part(
 ) -> None:
     """Part (of the pairs of channel and kernel row) of dw [filters, channels, kh, kw] (+)= the weight's gradient."""
     batch, filters, out_height, out_width = dy.shape
-    channels, window_height, window_width = dw.shape[1], dw.shape[2], dw.shape[3]
+    groups, window_height, window_width = geometry[0], dw.shape[2], dw.shape[3]
+    channels, per_group = groups * dw.shape[1], filters // groups
     down, along = geometry[5], geometry[6]
     high, pitch = out_height + (window_height - 1) * down, out_width + (window_width - 1) * along
     flat = ((out_height - 1) * pitch + out_width + LANES - 1) // LANES * LANES
@@ -201,7 +212,7 @@ def gradient_part(
     )
     many, taps = (NARROW[0], NARROW[1]) if narrow else (WIDE[0], WIDE[1])
     units = channels * window_height
-    inner = units * window_width
+    inner = units // groups * window_width
     for first in range(0, batch, bunch):
         images = min(bunch, batch - first)
         for i in range(images):
@@ -219,21 +230,19 @@ def gradient_part(
         add = 1 if accumulate or first > 0 else 0
         for unit in range(part * units // parts, (part + 1) * units // parts):
             channel, i = unit // window_height, unit % window_height
-            for m in range(0, filters, many):
-                rows = min(many, filters - m)
+            group = channel // dw.shape[1]
+            column = (channel % dw.shape[1] * window_height + i) * window_width
+            for m in range(group * per_group, (group + 1) * per_group, many):
+                rows = min(many, (group + 1) * per_group - m)
                 a = gradients + 4 * m * flat
                 for j in range(0, window_width, taps):
-                    some = min(taps, window_width - j)
+                    some, runs = min(taps, window_width - j), flat // LANES
                     b = padded + 4 * (channel * plane + i * down * pitch + j * along)
-                    c = dw.ctypes.data + 4 * (m * inner + unit * window_width + j)
+                    c = dw.ctypes.data + 4 * (m * inner + column + j)
                     if narrow:
-                        dot_narrow(
-                            rows, some, images, flat // LANES, a, flat, filters * flat, b, along, planes, c, inner, add
-                        )
+                        dot_narrow(rows, some, images, runs, a, flat, filters * flat, b, along, planes, c, inner, add)
                     else:
-                        dot_wide(
-                            rows, some, images, flat // LANES, a, flat, filters * flat, b, along, planes, c, inner, add
-                        )
+                        dot_wide(rows, some, images, runs, a, flat, filters * flat, b, along, planes, c, inner, add)
 
 
 @kernel(forks=True)

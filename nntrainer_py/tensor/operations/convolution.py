@@ -86,8 +86,8 @@ class Window:
 
     @property
     def plain(self) -> bool:
-        """Whether consecutive outputs read consecutive inputs, of all channels: what the small kernels need."""
-        return self.stride == (1, 1) and self.groups == 1
+        """Whether consecutive outputs read consecutive inputs: what the small kernels need."""
+        return self.stride == (1, 1)
 
     def check_groups(self, channels: int, filters: int) -> None:
         if channels % self.groups or filters % self.groups:
@@ -157,11 +157,13 @@ def _winograd_product(
 
 
 def _in_place(operation: Operation, inner: int, made: tuple[int, int, int, int]) -> bool:
-    """Whether the small product is to be used, for ``inner`` channels summed over and a result of shape ``made``."""
+    """Whether the small product is to be used, for ``inner`` channels of a group summed over to a result ``made``."""
     from nntrainer_py.tensor.kernels.convolution_small import suits_product
 
     window, kernel = Window.of(operation.attributes), operation.reads["w"].shape[2:]
-    return window.plain and suits_product(inner, made[1], made[2:], (kernel[0], kernel[1]), window.dilation)
+    return window.plain and suits_product(
+        inner, made[1] // window.groups, made[2:], (kernel[0], kernel[1]), window.dilation
+    )
 
 
 def _small_scratch(
@@ -169,7 +171,8 @@ def _small_scratch(
 ) -> int:
     from nntrainer_py.tensor.kernels.convolution_small import product_scratch
 
-    return product_scratch(inner, made[1], made[2:], w[2:], Window.of(operation.attributes).dilation, parts)
+    window = Window.of(operation.attributes)
+    return product_scratch(inner, made[1] // window.groups, made[2:], w[2:], window.dilation, parts)
 
 
 def _small_product(
@@ -179,7 +182,7 @@ def _small_product(
 
     window = Window.of(operation.attributes)
     table = convolution_small.offsets(
-        x.shape[1], (out.shape[2], out.shape[3]), (w.shape[2], w.shape[3]), window.dilation
+        x.shape[1] // window.groups, (out.shape[2], out.shape[3]), (w.shape[2], w.shape[3]), window.dilation
     )
     return convolution_small.product.function, (x, w, flip, bias, out, window.geometry(), table, scratch, parts)
 
@@ -208,8 +211,8 @@ class Conv2d(_Convolution):
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
         if size:
             return winograd.product_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size, parts).nbytes
-        if _in_place(operation, shapes.x[1], shapes.y):
-            return _small_scratch(operation, shapes.x[1], shapes.y, shapes.w, parts)
+        if _in_place(operation, shapes.w[1], shapes.y):
+            return _small_scratch(operation, shapes.w[1], shapes.y, shapes.w, parts)
         return convolution.forward_scratch(shapes.w[1], shapes.taps, parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
@@ -224,7 +227,7 @@ class Conv2d(_Convolution):
                 shapes.y, size, arrays["x"], arrays["w"], 0, bias, arrays["out"], pad, scratch, parts
             )
         geometry = window.geometry()
-        if _in_place(operation, shapes.x[1], shapes.y):
+        if _in_place(operation, shapes.w[1], shapes.y):
             return _small_product(operation, arrays["x"], arrays["w"], 0, bias, arrays["out"], scratch, parts)
         return kernels.forward.function, (arrays["x"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
 
@@ -259,10 +262,10 @@ class Conv2dDerivative(_Convolution):
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, threads)
         if size:
             return winograd.product_plan(shapes.y[1], shapes.x[1], shapes.x[0], *shapes.x[2:], size, parts).nbytes
-        if _in_place(operation, shapes.y[1], shapes.x):
-            return _small_scratch(operation, shapes.y[1], shapes.x, shapes.w, parts)
-        groups = Window.of(operation.attributes).groups
-        return convolution.derivative_scratch(shapes.w[0] // groups, shapes.w[1], shapes.taps, parts)
+        window = Window.of(operation.attributes)
+        if _in_place(operation, shapes.y[1] // window.groups, shapes.x):
+            return _small_scratch(operation, shapes.y[1] // window.groups, shapes.x, shapes.w, parts)
+        return convolution.derivative_scratch(shapes.w[0] // window.groups, shapes.w[1], shapes.taps, parts)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import convolution as kernels
@@ -276,7 +279,7 @@ class Conv2dDerivative(_Convolution):
                 shapes.x, size, arrays["g"], arrays["w"], 1, bias, arrays["out"], pad, scratch, parts
             )
         geometry = window.geometry()
-        if _in_place(operation, shapes.y[1], shapes.x):
+        if _in_place(operation, shapes.y[1] // window.groups, shapes.x):
             return _small_product(operation, arrays["g"], arrays["w"], 1, bias, arrays["out"], scratch, parts)
         return kernels.derivative.function, (arrays["g"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
 
@@ -309,7 +312,7 @@ class Conv2dGradient(_Convolution):
             return winograd.gradient_plan(shapes.x[1], shapes.y[1], shapes.y[0], *shapes.y[2:], size, parts).nbytes
         window = Window.of(operation.attributes)
         sizes = shapes.x[1], shapes.y[1], shapes.y[2:], shapes.w[2:], window.dilation
-        if window.plain and convolution_small.suits_gradient(*sizes):
+        if window.plain and convolution_small.suits_gradient(*sizes[:2], window.groups, *sizes[2:]):
             return convolution_small.gradient_scratch(*sizes, parts)
         return convolution.gradient_scratch(shapes.w[1] * shapes.taps, parts)
 
@@ -327,7 +330,7 @@ class Conv2dGradient(_Convolution):
             return winograd.gradient.function, (arrays["x"], arrays["g"], weight, *pad, size, add, cut, scratch, parts)
         geometry = window.geometry()
         sizes = shapes.x[1], shapes.y[1], shapes.y[2:], shapes.w[2:], window.dilation
-        if window.plain and convolution_small.suits_gradient(*sizes):
+        if window.plain and convolution_small.suits_gradient(*sizes[:2], window.groups, *sizes[2:]):
             small = (arrays["x"], arrays["g"], weight, geometry, add, scratch, parts)
             return convolution_small.gradient.function, small
         arguments = (arrays["x"], arrays["g"], weight, geometry, add, scratch, parts)

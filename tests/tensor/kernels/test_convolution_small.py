@@ -10,18 +10,20 @@ from nntrainer_py.tensor.kernels import convolution_small as kernels
 
 NONE = np.empty(0, np.float32)
 RNG = np.random.default_rng(3)
-# input, (filters, kh, kw), padding (top, bottom, left, right), dilation
+# input, (filters, kh, kw), padding (top, bottom, left, right), dilation, groups
 CASES = [
-    ((3, 1, 28, 28), (6, 5, 5), (0, 0, 0, 0), (1, 1)),
-    ((5, 6, 12, 12), (12, 5, 5), (0, 0, 0, 0), (1, 1)),
-    ((2, 3, 9, 7), (5, 3, 3), (1, 1, 1, 1), (1, 1)),
-    ((3, 2, 9, 11), (7, 3, 2), (1, 2, 0, 1), (2, 1)),
-    ((33, 3, 16, 16), (16, 3, 3), (1, 1, 1, 1), (1, 1)),
-    ((2, 2, 20, 20), (9, 7, 7), (3, 3, 3, 3), (1, 1)),
-    ((1, 1, 1, 40), (3, 1, 7), (0, 0, 6, 0), (1, 1)),
-    ((2, 4, 5, 5), (13, 1, 1), (0, 0, 0, 0), (1, 1)),
-    ((2, 4, 5, 5), (13, 2, 3), (1, 0, 3, 2), (2, 3)),
-    ((2, 2, 3, 3), (2, 1, 1), (2, 2, 2, 2), (1, 1)),  # more padding than the kernel reaches
+    ((3, 1, 28, 28), (6, 5, 5), (0, 0, 0, 0), (1, 1), 1),
+    ((5, 6, 12, 12), (12, 5, 5), (0, 0, 0, 0), (1, 1), 1),
+    ((2, 3, 9, 7), (5, 3, 3), (1, 1, 1, 1), (1, 1), 1),
+    ((3, 2, 9, 11), (7, 3, 2), (1, 2, 0, 1), (2, 1), 1),
+    ((33, 3, 16, 16), (16, 3, 3), (1, 1, 1, 1), (1, 1), 1),
+    ((2, 2, 20, 20), (9, 7, 7), (3, 3, 3, 3), (1, 1), 1),
+    ((1, 1, 1, 40), (3, 1, 7), (0, 0, 6, 0), (1, 1), 1),
+    ((2, 4, 5, 5), (13, 1, 1), (0, 0, 0, 0), (1, 1), 1),
+    ((2, 4, 5, 5), (13, 2, 3), (1, 0, 3, 2), (2, 3), 1),
+    ((2, 2, 3, 3), (2, 1, 1), (2, 2, 2, 2), (1, 1), 1),  # more padding than the kernel reaches
+    ((3, 8, 14, 15), (8, 3, 3), (1, 1, 1, 1), (1, 1), 8),
+    ((2, 6, 9, 9), (12, 3, 5), (1, 1, 2, 2), (1, 2), 3),
 ]
 
 
@@ -41,18 +43,19 @@ def close(made, expected):
 def product(x, w, flip, bias, shape, geometry, parts=1):
     window, dilation = w.shape[2:], tuple(geometry[5:])
     made = np.full(shape, np.nan, np.float32)
-    table = kernels.offsets(x.shape[1], shape[2:], window, dilation)
-    scratch = room(kernels.product_scratch(x.shape[1], shape[1], shape[2:], window, dilation, parts))
+    inner, outer = x.shape[1] // geometry[0], shape[1] // geometry[0]
+    table = kernels.offsets(inner, shape[2:], window, dilation)
+    scratch = room(kernels.product_scratch(inner, outer, shape[2:], window, dilation, parts))
     kernels.product(x, w, flip, bias, made, geometry, table, scratch, parts)
     return made
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-@pytest.mark.parametrize(("shape", "weight", "padding", "dilation"), CASES)
-def test_against_float64(shape, weight, padding, dilation, parts):
-    x, w, bias = draw(*shape), draw(weight[0], shape[1], *weight[1:]), draw(weight[0])
-    geometry = np.array([1, 1, 1, padding[0], padding[2], *dilation], np.int64)
-    attributes = {"stride": (1, 1), "padding": padding, "dilation": dilation, "groups": 1}
+@pytest.mark.parametrize(("shape", "weight", "padding", "dilation", "groups"), CASES)
+def test_against_float64(shape, weight, padding, dilation, groups, parts):
+    x, w, bias = draw(*shape), draw(weight[0], shape[1] // groups, *weight[1:]), draw(weight[0])
+    geometry = np.array([groups, 1, 1, padding[0], padding[2], *dilation], np.int64)
+    attributes = {"stride": (1, 1), "padding": padding, "dilation": dilation, "groups": groups}
     reads = {"x": x.astype(float), "w": w.astype(float), "bias": bias.astype(float)}
     expected = reference.conv2d(reads, attributes, None)["out"]
     close(product(x, w, 0, bias, expected.shape, geometry, parts), expected)
