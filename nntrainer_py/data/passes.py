@@ -79,7 +79,7 @@ class Order:
         self._shuffle = shuffle
         self._seed = seed
         self._kind = kind
-        self._stream = Stream(seed)
+        self._stream: Stream | None = None  # seeding takes longer than predicting one sample
         self._next = 0  # the epoch that the state of NNTrainer's generator is for
         self._epoch = -1
         self._indices: Indices = np.arange(count, dtype=np.int64)
@@ -90,7 +90,7 @@ class Order:
         if self._kind == "counter":
             self._indices = permutation(self._seed, epoch, self.count)
         else:
-            if epoch < self._next:
+            if self._stream is None or epoch < self._next:
                 self._stream, self._next = Stream(self._seed), 0
             while self._next <= epoch:
                 self._indices = nntrainer_shuffle(self.count, self._stream)
