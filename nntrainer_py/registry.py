@@ -150,6 +150,7 @@ LAYERS = Registry(
         "lstm": "nntrainer_py.layers.lstm:Lstm",
         "lstmcell": "nntrainer_py.layers.lstmcell:LstmCell",
         "matmul": "nntrainer_py.layers.matmul:Matmul",
+        "mol_attention": "nntrainer_py.layers.mol_attention:MolAttention",
         "multi_head_attention": "nntrainer_py.layers.multi_head_attention:MultiHeadAttention",
         "multiout": "nntrainer_py.layers.multiout:MultiOut",
         "multiply": "nntrainer_py.layers.multiply:Multiply",

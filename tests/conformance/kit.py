@@ -74,6 +74,7 @@ class Kept:
 
     def __init__(self, lowered: Lowered, keep: list[Value]) -> None:
         self.lowered = lowered
+        self.loss_places: list[int] = list(range(len(lowered.losses)))  # of the case's losses among the plan's
         self.engine = Engine()
         external, pinned = transient(lowered)
         end = len(lowered.operations)
@@ -201,6 +202,7 @@ def run_model(case: Case) -> int:
         input_derivatives="dx" in case["records"],
     )  # fmt: skip
     run = Kept(lowered, kept_values(lowered))
+    run.loss_places = [graph.label_order[_label_place(graph, described["layer"])] for described in case["labels"]]
     first_weights(case, arrays, run)
     compared = 0
     for step in range(case["iterations"]):
@@ -271,9 +273,13 @@ def _recorded(name: str, case: Case, run: Kept, values: dict[tuple[str, int], Va
     what, _, rest = name.partition(".")
     layer, _, index = rest.rpartition(".")
     if what == "loss":
-        return np.array([float(run[value][0]) for value in lowered.losses])
+        return np.array([float(run[lowered.losses[place]][0]) for place in run.loss_places])
     if what.startswith("output_"):
-        return run[lowered.predictions[int(what[7:])]] if case["records"] == ["output", "weight"] else None
+        return (
+            run[lowered.predictions[run.loss_places[int(what[7:])]]]
+            if case["records"] == ["output", "weight"]
+            else None
+        )
     if what == "weight":
         return run[values[layer, int(index)]]
     if what == "out" and layer in lowered.node_outputs:

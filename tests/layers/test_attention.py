@@ -12,6 +12,7 @@ import pytest
 from harness import Case, Feeds, build, case_id, check, compiled, lower
 
 from nntrainer_py.layers.attention import Attention
+from nntrainer_py.layers.mol_attention import MolAttention
 from nntrainer_py.layers.multi_head_attention import MultiHeadAttention
 
 Filler = Callable[[int, tuple[int, ...], np.random.Generator], np.ndarray]
@@ -31,6 +32,11 @@ def with_mask(hidden: float) -> Filler:
         return values
 
     return fill
+
+
+def with_lengths(index: int, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Normal inputs; input 3 is a number of valid steps."""
+    return rng.permutation(4)[: shape[0]].reshape(shape) if index == 3 else rng.standard_normal(shape)
 
 
 CASES = [
@@ -66,6 +72,12 @@ CASES = [
         )
         for which in ("before", "after")
         for average in (True, False)
+    ),
+    Case(lambda: MolAttention(unit=4, mol_k=3), [(2, 1, 1, 5), (2, 1, 6, 3), (2, 1, 1, 3)], "mol", outputs=2),
+    Case(lambda: MolAttention(unit=4, mol_k=1), [(1, 1, 1, 2), (1, 1, 3, 4), (1, 1, 1, 1)], "mol, one distribution"),
+    Case(
+        lambda: MolAttention(unit=8, mol_k=5, disable_bias=True),
+        [(3, 1, 1, 6), (3, 1, 4, 6), (3, 1, 1, 5), (3, 1, 1, 1)], "mol, lengths", outputs=2, fill=with_lengths, differentiable_inputs=[True, True, True, False],
     ),
     # several blocks of queries, several panels of keys, threads
     Case(lambda: MultiHeadAttention(num_heads=4, dropout_rate=0.2), [(3, 1, 70, 64)] * 3, "large", numeric=False),
@@ -123,3 +135,30 @@ def test_causal_equals_a_mask() -> None:
         results, _, _ = compiled(lowered, feeds)
         made.append(results["output 0"])
     np.testing.assert_array_equal(made[0], made[1])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_equals_onnxruntime(causal: bool) -> None:
+    """multi_head_attention in inference against the node of ONNX Runtime, which takes projected operands."""
+    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    case = Case(lambda: MultiHeadAttention(num_heads=4, causal=causal), [(2, 1, 9, 16)] * 3)
+    nodes, _ = build(case, training=False)
+    lowered, feeds = lower(nodes, batch=2, training=False), Feeds(case)
+    results, _, _ = compiled(lowered, feeds)
+    w = {name.split(":")[1]: array[0, 0] for name, array in feeds.values.items() if name.startswith("layer:")}
+    projected = {
+        short: feeds.values[f"in{i}:input0"][:, 0] @ w[f"{name}_fc_weight"] + w[f"{name}_fc_bias"]
+        for i, (short, name) in enumerate((("q", "query"), ("k", "key"), ("v", "value")))
+    }
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    node = helper.make_node(
+        "MultiHeadAttention", ["q", "k", "v"], ["y"], domain="com.microsoft", num_heads=4, unidirectional=int(causal)
+    )
+    values = {name: helper.make_tensor_value_info(name, kind, None) for name in ("q", "k", "v", "y")}
+    graph = helper.make_graph([node], "attention", [values[n] for n in ("q", "k", "v")], [values["y"]])
+    opsets = [helper.make_opsetid("", 14), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (mixed,) = session.run(None, projected)
+    expected = mixed @ w["fc_weight"] + w["fc_bias"]
+    np.testing.assert_allclose(results["output 0"][:, 0], expected, rtol=1e-5, atol=1e-5)

@@ -17,6 +17,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "normalization": (
         "batch_statistics", "running_update", "batch_normalize", "batch_normalize_sums", "batch_normalize_derivative",
     ),
+    "fused_normalization": (
+        "batch_normalize_relu", "batch_normalize_relu_sums", "batch_normalize_relu_derivative",
+    ),  # fmt: skip
+    "fused_update": ("matmul_descent",),
     "random": ("dropout",),
     "preprocess": ("normalize_batch", "standardize_sample", "unit_length", "flip", "translate"),
     "pooling": (
@@ -37,6 +41,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "rnn", "rnn_derivative", "lstm", "lstm_derivative", "gru", "gru_derivative", "recurrent_gradient",
     ),  # fmt: skip
     "attention": ("attention", "attention_derivative"),
+    "mol_attention": ("mol_scores", "mol_scores_derivative"),
     "zoneout": ("zoneout", "zoneout_derivative"),
     "loss": (
         "mse", "mse_derivative", "mae", "mae_derivative", "huber", "huber_derivative", "hinge", "hinge_derivative",
