@@ -13,6 +13,7 @@ from typing import Any
 
 from nntrainer_py.errors import DescriptionError, Fault
 from nntrainer_py.graph import figures
+from nntrainer_py.graph.fusion import fuse
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter, Weight
 from nntrainer_py.optimizers.base import Optimizer
@@ -147,6 +148,7 @@ class Lowering:
         convolution: str = "auto",
         labels: bool = True,
         metrics: bool = False,
+        fusion: bool = True,
     ) -> None:
         self.nodes = list(nodes)
         self.batch = batch
@@ -159,6 +161,7 @@ class Lowering:
         self.convolution = convolution
         self.with_labels = labels
         self.with_metrics = metrics
+        self.fusion = fusion
         self.emitter = Emitter()
         self.contexts: list[LayerEmitter] = []
         self.inputs: list[Value] = []
@@ -182,8 +185,9 @@ class Lowering:
         if self.keep_gradients:
             wanted += [target.value for target in self.targets.values()]
             wanted += [value for values in self.derivatives.values() for value in values if value is not None]
+        operations = drop_dead(self.emitter.operations, wanted)
         return Lowered(
-            operations=drop_dead(self.emitter.operations, wanted),
+            operations=fuse(operations, wanted) if self.fusion else operations,
             inputs=self.inputs,
             labels=self.labels,
             outputs=outputs,

@@ -17,7 +17,7 @@ from nntrainer_py.tensor.operations.record import Array, Call, Operation, Operat
 _PARALLEL_BYTES = 1 << 19  # below it one thread is as fast
 
 
-def _folded(array: Array, axis: int) -> Array:
+def folded(array: Array, axis: int) -> Array:
     """As ``[outer, channel, inner]``."""
     shape = array.shape
     return array.reshape(math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
@@ -38,7 +38,7 @@ def _work(operation: Operation) -> int:
     return 16 * int(x.shape[axis]) if _is_column(x, axis) else 0
 
 
-def _parts(operation: Operation, run: Run) -> int:
+def channel_parts(operation: Operation, run: Run) -> int:
     """Channels are split; one part where there is little to do."""
     x, axis = operation.reads["x"], operation.attributes["axis"]
     if run.threads == 1 or x.nbytes < _PARALLEL_BYTES:
@@ -68,12 +68,12 @@ class BatchStatistics(OperationKind):
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         from nntrainer_py.tensor.kernels import normalization as kernels
 
-        x = _folded(arrays["x"], operation.attributes["axis"])
+        x = folded(arrays["x"], operation.attributes["axis"])
         mean, variance = arrays["mean"].reshape(-1), arrays["variance"].reshape(-1)
         if x.shape[2] == 1:
             work = run.scratch.view(np.float64).reshape(2, -1)
             return kernels.column_statistics_part.function, (x, mean, variance, work, 0, mean.size)
-        parts = _parts(operation, run)
+        parts = channel_parts(operation, run)
         if parts > 1:
             return kernels.statistics_parallel.function, (x, mean, variance, parts)
         return kernels.statistics_part.function, (x, mean, variance, 0, mean.size)
@@ -117,14 +117,14 @@ class BatchNormalize(OperationKind):
         from nntrainer_py.tensor.kernels import normalization as kernels
 
         axis, epsilon = operation.attributes["axis"], float(operation.attributes["epsilon"])
-        x, out = _folded(arrays["x"], axis), _folded(arrays["out"], axis)
+        x, out = folded(arrays["x"], axis), folded(arrays["out"], axis)
         mean, variance, gamma, beta = (arrays[n].reshape(-1) for n in ("mean", "variance", "gamma", "beta"))
         if x.shape[2] == 1:
             scale = run.scratch.view(np.float32)
             return kernels.column_normalize_part.function, (
                 x, mean, variance, gamma, beta, epsilon, out, scale, 0, mean.size,
             )  # fmt: skip
-        parts = _parts(operation, run)
+        parts = channel_parts(operation, run)
         if parts > 1:
             return kernels.normalize_parallel.function, (x, mean, variance, gamma, beta, epsilon, out, parts)
         return kernels.normalize_part.function, (x, mean, variance, gamma, beta, epsilon, out, 0, mean.size)
@@ -147,14 +147,14 @@ class BatchNormalizeSums(OperationKind):
         from nntrainer_py.tensor.kernels import normalization as kernels
 
         axis, epsilon = operation.attributes["axis"], float(operation.attributes["epsilon"])
-        x, g = _folded(arrays["x"], axis), _folded(arrays["g"], axis)
+        x, g = folded(arrays["x"], axis), folded(arrays["g"], axis)
         mean, variance, dgamma, dbeta = (arrays[n].reshape(-1) for n in ("mean", "variance", "dgamma", "dbeta"))
         if x.shape[2] == 1:
             work = run.scratch.view(np.float64).reshape(2, -1)
             return kernels.column_sums_part.function, (
                 x, g, mean, variance, epsilon, dgamma, dbeta, work, 0, mean.size,
             )  # fmt: skip
-        parts = _parts(operation, run)
+        parts = channel_parts(operation, run)
         if parts > 1:
             return kernels.sums_parallel.function, (x, g, mean, variance, epsilon, dgamma, dbeta, parts)
         return kernels.sums_part.function, (x, g, mean, variance, epsilon, dgamma, dbeta, 0, mean.size)
@@ -177,7 +177,7 @@ class BatchNormalizeDerivative(OperationKind):
         from nntrainer_py.tensor.kernels import normalization as kernels
 
         axis, epsilon = operation.attributes["axis"], float(operation.attributes["epsilon"])
-        x, g, out = (_folded(arrays[n], axis) for n in ("x", "g", "out"))
+        x, g, out = (folded(arrays[n], axis) for n in ("x", "g", "out"))
         mean, variance, gamma = (arrays[n].reshape(-1) for n in ("mean", "variance", "gamma"))
         dgamma, dbeta = arrays["dgamma"].reshape(-1), arrays["dbeta"].reshape(-1)
         if x.shape[2] == 1:
@@ -185,7 +185,7 @@ class BatchNormalizeDerivative(OperationKind):
             return kernels.column_derivative_part.function, (
                 x, g, mean, variance, gamma, dgamma, dbeta, epsilon, out, work, 0, mean.size,
             )  # fmt: skip
-        parts = _parts(operation, run)
+        parts = channel_parts(operation, run)
         if parts > 1:
             return kernels.derivative_parallel.function, (
                 x, g, mean, variance, gamma, dgamma, dbeta, epsilon, out, parts,
