@@ -7,6 +7,8 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -45,18 +47,22 @@ print(value, dict(probe.function.stats.cache_hits) != {}, c.cache_folders()[1])
 """
 
 
-@pytest.fixture
-def copy(tmp_path):
+def fill(folder):
     """A package of its own with the kernel compiler and two kernels, one in each of two files."""
-    kernels = tmp_path / "site" / "nntrainer_py" / "tensor" / "kernels"
+    kernels = folder / "site" / "nntrainer_py" / "tensor" / "kernels"
     kernels.mkdir(parents=True)
     for name in ("__init__.py", "version.py", "tensor/__init__.py", "tensor/kernels/__init__.py"):
-        source, target = PACKAGE / name, tmp_path / "site" / "nntrainer_py" / name
+        source, target = PACKAGE / name, folder / "site" / "nntrainer_py" / name
         target.write_text(source.read_text() if name == "version.py" else "")
     shutil.copy(PACKAGE / "tensor" / "kernels" / "compile.py", kernels)
     (kernels / "probe.py").write_text(USER)
     (kernels / "probe_helper.py").write_text(HELPER.format(factor=2))
     return kernels
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return fill(tmp_path)
 
 
 def run(copy, code=RUN, **environment):
@@ -71,7 +77,7 @@ def run(copy, code=RUN, **environment):
     return done.stdout.split()
 
 
-def test_an_edit_in_another_file_is_seen(copy, tmp_path):
+def test_u059_an_edit_in_another_file_is_seen(copy, tmp_path):
     chosen = {"NNTRAINER_CACHE_DIR": str(tmp_path / "cache")}
     assert run(copy, **chosen)[:2] == ["21", "False"]
     assert run(copy, **chosen)[:2] == ["21", "True"]
@@ -91,7 +97,7 @@ def read_only(copy):
     (copy / "__pycache__").write_text("taken")
 
 
-def test_read_only_install_uses_the_users_cache(copy, tmp_path):
+def test_u058_read_only_install_uses_the_users_cache(copy, tmp_path):
     read_only(copy)
     home = tmp_path / "home"
     folder = Path(run(copy, HOME=str(home))[2])
@@ -102,7 +108,7 @@ def test_read_only_install_uses_the_users_cache(copy, tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs user ids")
-def test_read_only_install_without_home_uses_a_private_folder(copy, tmp_path):
+def test_u058_read_only_install_without_home_uses_a_private_folder(copy, tmp_path):
     read_only(copy)
     (tmp_path / "blocked").write_text("taken")
     (tmp_path / "tmp").mkdir()
@@ -113,6 +119,76 @@ def test_read_only_install_without_home_uses_a_private_folder(copy, tmp_path):
     assert run(copy, **environment)[1] == "True"
     folder.parent.chmod(0o777)  # others could have written there: its contents are not run
     assert run(copy, **environment)[:2] == ["21", "False"]
+
+
+def zipped(copy, target):
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(copy.parents[1].rglob("*.py")):
+            archive.write(path, path.relative_to(copy.parents[2]))
+    return target
+
+
+def run_zip(archive, cwd, **environment):
+    environment |= {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(archive)}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN], env=environment, cwd=cwd, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_u058_imported_from_a_zip_archive(copy, tmp_path):
+    archive = zipped(copy, tmp_path / "package.zip")
+    environment = {"HOME": str(tmp_path / "home")}
+    value, hit, folder = run_zip(archive, tmp_path, **environment)
+    assert (value, hit) == ("21", "False")
+    assert Path(folder).is_relative_to(tmp_path / "home")
+    # U059 holds for archives, too
+    (copy / "probe_helper.py").write_text(HELPER.format(factor=3))
+    zipped(copy, archive)
+    assert run_zip(archive, tmp_path, **environment)[0] == "31"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs user ids")
+def test_u058_an_ordinary_user_with_nothing_to_write_to():
+    """No HOME, and an empty ``__pycache__`` beside the source that cannot be written; root becomes somebody else."""
+    who = {"user": 65534} if os.getuid() == 0 else {}
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        root.chmod(0o755)
+        kernels = fill(root)
+        (kernels / "__pycache__").mkdir()
+        (root / "tmp").mkdir()
+        (root / "tmp").chmod(0o1777)
+        folders = [path for path in (root / "site").rglob("*") if path.is_dir()]
+        for path in folders:
+            path.chmod(0o555)
+        environment = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(kernels.parents[2])}
+        environment["TMPDIR"] = str(root / "tmp")
+        command = [sys.executable, "-c", RUN]
+        try:
+            for hit in ("False", "True"):
+                done = subprocess.run(
+                    command, env=environment, cwd=root, capture_output=True, text=True, timeout=120, **who
+                )
+                assert done.returncode == 0, done.stderr
+                assert done.stdout.split()[:2] == ["21", hit]
+                assert done.stderr.count("\n") <= 2
+            assert not list((kernels / "__pycache__").iterdir())
+        except PermissionError:
+            pytest.skip("an ordinary user may not run this Python")
+        finally:
+            for path in folders:
+                path.chmod(0o755)
+
+
+def test_u059_another_version_does_not_use_the_old_cache(copy, tmp_path):
+    chosen = {"NNTRAINER_CACHE_DIR": str(tmp_path / "cache")}
+    assert run(copy, **chosen)[1] == "False"
+    assert run(copy, **chosen)[1] == "True"
+    version = copy.parents[1] / "version.py"
+    version.write_text(version.read_text() + '\n__version__ += ".after"\n')
+    assert run(copy, **chosen)[:2] == ["21", "False"]
 
 
 def test_a_warmed_cache_that_cannot_be_written_is_used(copy, tmp_path):
