@@ -56,6 +56,7 @@ class SwapFile:
         self._queue: queue.SimpleQueue[Transfer | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._maps: list[mmap.mmap] = []
 
     def reserve(self, size: int) -> None:
         """Make the file at least ``size`` bytes long. `UsageError` when the folder or the disk does not allow it."""
@@ -91,7 +92,14 @@ class SwapFile:
         A write shows in later transfers at once (one cache of the system behind both).
         """
         block = mmap.mmap(self._descriptor, max(slot.nbytes, 1), offset=slot.offset)
+        self._maps.append(block)
         return np.frombuffer(block, dtype, count=slot.nbytes // np.dtype(dtype).itemsize).reshape(shape)
+
+    def forget(self) -> None:
+        """Give back the memory that reading and writing the arrays of `array` has taken; what they hold stays."""
+        if hasattr(mmap, "MADV_DONTNEED"):  # of a shared map: the pages stay with the file
+            for block in self._maps:
+                block.madvise(mmap.MADV_DONTNEED)
 
     def start(self, transfer: Transfer) -> None:
         """Hand a transfer to the worker. They are done one after the other, in this order."""

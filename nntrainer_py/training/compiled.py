@@ -36,7 +36,8 @@ class Options:
     """What decides how a graph is compiled; none of the memory options changes a number.
 
     Memory: see `memory.compile.MemoryOptions`. ``memory_budget`` in bytes, all of ours counted, ``data_buffers``
-    batches of the data loaders too; ``swap`` None: only where a budget cannot be met otherwise; ``swap_folder`` holds the file.
+    batches of the data loaders too; ``swap`` None: only where a budget cannot be met otherwise; ``swap_folder`` holds
+    the file.
     """
 
     threads: int = 1

@@ -69,7 +69,13 @@ class Broadcast(OperationKind):
         x = np.broadcast_to(arrays["x"], out.shape)
         if factor == 1.0:
             return np.copyto, (out, x)
-        return np.multiply, (x, np.float32(factor), out)
+        return _repeat_scaled, (out, x, np.float32(factor))
+
+
+def _repeat_scaled(out: Array, x: Array, factor: np.float32) -> None:
+    """In two passes: a product with a repeated operand takes buffers of its own."""
+    np.copyto(out, x)
+    np.multiply(out, factor, out)
 
 
 for _kind in (ReduceSum(), Broadcast()):

@@ -1,0 +1,100 @@
+"""The swap file: movements in order, a full disk, a file that shrinks, nothing left behind."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nntrainer_py.errors import UsageError
+from nntrainer_py.memory import swap_file
+from nntrainer_py.memory.swap_file import PAGE, Slot, SwapFile, Transfer
+
+
+def _transfer(array: np.ndarray[tuple[int], np.dtype[np.uint8]], slot: Slot, outward: bool) -> Transfer:
+    return Transfer(array.data, slot, outward)
+
+
+def test_what_goes_out_comes_in_again(tmp_path: Path) -> None:
+    file = SwapFile(tmp_path)
+    file.reserve(5 * PAGE)
+    slot, other = Slot(3 * PAGE + 100, "a", 0), Slot(64, "b", 4 * PAGE)
+    data = np.random.default_rng(0).integers(0, 256, slot.nbytes).astype(np.uint8)
+    back, small = np.zeros_like(data), np.full(64, 7, np.uint8)
+    jobs = [_transfer(data, slot, True), _transfer(small, other, True), _transfer(back, slot, False)]
+    for job in jobs:  # all at once: they are done in this order
+        file.start(job)
+    for job in jobs:
+        file.wait(job)
+    assert np.array_equal(back, data)
+    assert (file.written, file.read) == (slot.nbytes + 64, slot.nbytes)
+    over = file.array(slot, (slot.nbytes,), "uint8")
+    assert np.array_equal(over, data)
+    over[:] = 3
+    again = _transfer(back, slot, False)
+    file.start(again)
+    file.wait(again)
+    assert (back == 3).all()
+    file.close()
+
+
+def test_nothing_is_left_in_the_folder(tmp_path: Path) -> None:
+    file = SwapFile(tmp_path)
+    file.reserve(PAGE)
+    assert list(tmp_path.iterdir()) == []  # it never has a name that others see
+    descriptors = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    del file
+    gc.collect()
+    if descriptors:
+        assert len(os.listdir("/proc/self/fd")) < descriptors
+
+
+def test_a_full_disk_is_told_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(UsageError, match=r"swap file of 4096 bytes in .*No space left.*fsu_path"):
+        SwapFile(tmp_path).reserve(4096)
+
+
+def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot make a swap file"):
+        SwapFile(tmp_path / "missing").reserve(4096)
+
+
+def test_a_failed_movement_is_told_by_its_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = SwapFile(tmp_path)
+    file.reserve(PAGE)
+    job = _transfer(np.zeros(64, np.uint8), Slot(64, "late", 16 * PAGE), False)  # behind the end
+    file.start(job)
+    with pytest.raises(UsageError, match="cannot read the swap file"):
+        file.wait(job)
+
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(swap_file.os, "pwrite", broken)
+    job = _transfer(np.zeros(64, np.uint8), Slot(64, "x", 0), True)
+    file.start(job)
+    with pytest.raises(UsageError, match="cannot write the swap file"):
+        file.wait(job)
+    file.close()
+
+
+def test_short_movements_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system may move less than it was asked to."""
+    file = SwapFile(tmp_path)
+    file.reserve(PAGE)
+    write = os.pwrite
+    monkeypatch.setattr(swap_file.os, "pwrite", lambda fd, memory, offset: write(fd, memory[:7], offset))
+    data = np.arange(100, dtype=np.uint8)
+    job = _transfer(data, Slot(100, "x", 0), True)
+    file.start(job)
+    file.wait(job)
+    assert np.array_equal(file.array(Slot(100, "x", 0), (100,), "uint8"), data)
+    file.close()
