@@ -38,7 +38,7 @@ class InterruptGuard:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
         self._before.clear()
 
     @contextmanager

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nntrainer_py.data.loader import Batch
 from nntrainer_py.errors import DataError, NumericalError
@@ -55,6 +53,9 @@ class Stepper:
         # Running statistics move in the forward pass, before its loss is known to be finite: kept from before it.
         live = compiled.weights(lowered)
         self._state = [(live[w.key], live[w.key].copy()) for w in lowered.weights if not w.trainable]
+        # gradients that wait for a later update
+        arrays = compiled.engine.store.arrays
+        self._waiting = [arrays[value.name] for value in lowered.gradients.values() if value.persistent]
         self.learning_rate = 0.0
 
     def prepare(self, sizes: list[int]) -> None:
@@ -75,7 +76,7 @@ class Stepper:
     def begin_epoch(self, samples: int | None) -> None:
         """``samples`` are still to come in this epoch, None where nobody knows."""
         self._left = samples
-        self._held = self._seen = 0
+        self._begin_logical()
 
     def step(self, batch: Batch) -> float:
         """One batch, and the update when it completes a logical batch; the mean loss of the batch, before the update.
@@ -109,15 +110,15 @@ class Stepper:
         compiled.state.counters[StepState.OFFSET] = self._seen
         try:
             loss = engine.forward(program)
-        except DataError as error:
-            raise data_fault(compiled, error, piece, self._where) from None
-        if not np.isfinite(loss):
+            if not np.isfinite(loss):
+                raise NumericalError(f"the loss is {loss}")
+        except (DataError, NumericalError) as error:
             for live, kept in self._state:
                 np.copyto(live, kept)
-            for gradient in self._gradients(program):
-                gradient.fill(0.0)
-            self._held = self._seen = 0
-            raise NumericalError(f"the loss is {loss}")
+            self._begin_logical()
+            if isinstance(error, DataError):
+                raise data_fault(compiled, error, piece, self._where) from None
+            raise
         loss = self.tally.add(program, piece.count, divisor)
         engine.backward(program)
         self._seen += piece.count
@@ -134,23 +135,21 @@ class Stepper:
         full = self._accumulation * self._batch_size
         return full if self._left is None else min(full, self._left)
 
-    def _gradients(self, program: Program) -> list[NDArray[Any]]:
-        """Gradients that wait for a later update."""
-        return [program.array(value) for value in program.lowered.gradients.values() if value.persistent]
-
     def _update(self, divisor: float) -> None:
         compiled, program = self._compiled, self._program
         assert program is not None
         if self._delayed:
-            gradients = self._gradients(program)
             if self._seen != divisor:
                 # fewer samples came than a data set of unknown length let us expect
-                for gradient in gradients:
+                for gradient in self._waiting:
                     np.multiply(gradient, np.float32(divisor / self._seen), out=gradient)
             compiled.engine.update(program)
-            for gradient in gradients:
-                gradient.fill(0.0)
         compiled.state.counters[StepState.ITERATION] += 1
         compiled.state.counters[StepState.STEP] += 1
         compiled.state.counters[StepState.OFFSET] = 0
+        self._begin_logical()
+
+    def _begin_logical(self) -> None:
+        for gradient in self._waiting:
+            gradient.fill(0.0)
         self._held = self._seen = 0

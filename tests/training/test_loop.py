@@ -287,3 +287,20 @@ def test_faults_before_the_first_step(tmp_path):
         classifier().train()
     assert recorder.calls == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_gradients_of_a_run_that_failed_do_not_reach_the_next():
+    """A callback fails between the batches of a logical one; the next run is that of a model without a past."""
+    x, y = data(16)
+
+    class Fails(Callback):
+        def batch_end(self, run, batch):
+            raise RuntimeError("mine")
+
+    model, fresh = (classifier(batch_size=4, gradient_accumulation=4, normalization=False) for _ in range(2))
+    with pytest.raises(RuntimeError, match="mine"):
+        model.train(x, y, callbacks=[Fails()])
+    assert weights(model) == weights(fresh)
+    model.train(x, y)
+    fresh.train(x, y)
+    assert weights(model) == weights(fresh)
