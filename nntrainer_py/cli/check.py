@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
-from nntrainer_py.cli.layout import layer_table, layout_of, memory_lines
-
-if TYPE_CHECKING:
-    from nntrainer_py.model import Model
+from nntrainer_py.cli.layout import Layout, layer_table, memory_lines
 
 
-def check(model: Model, name: str, *, as_json: bool, quiet: bool, data: int | None = None) -> int:
+def check(layout: Layout, name: str, *, as_json: bool, quiet: bool) -> int:
     """Print the layer table and the planned memory."""
-    layout = layout_of(model, name, data)
     if as_json:
         record = layout.as_record()
         del record["picture"]

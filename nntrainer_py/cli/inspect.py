@@ -46,7 +46,7 @@ def inspect(arguments: argparse.Namespace) -> int:
     name = Path(arguments.model).name
     training = model.trainable and not arguments.inference
     layout = layout_of(model, name, training=training)
-    plan = model.compiled.plan("train" if training else "predict", model.batch_size)
+    plan = model.compiled.plan("train" if training else "predict", layout.piece or model.batch_size)
     found = _Peak(plan)
     others = _planners(plan) if arguments.planners else {}
     if arguments.json:

@@ -6,6 +6,7 @@ show it with the picture of the plan.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from nntrainer_py.graph.order import Graph
     from nntrainer_py.memory.plan import MemoryPlan
     from nntrainer_py.model import Model
+    from nntrainer_py.tensor.operations.record import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """See the module's text."""
+    """See the module's text. ``piece`` are the samples computed at once where a batch is computed in pieces.
+
+    ``choices`` say how the plan came about: order, what is recomputed, swapped, the budget.
+    """
 
     model: str
     mode: str
@@ -87,6 +92,8 @@ class Layout:
     picture: Picture
     optimizer: str = ""
     losses: tuple[str, ...] = ()
+    piece: int | None = None
+    choices: tuple[str, ...] = field(default=())
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -115,7 +122,14 @@ class Layout:
         values["picture"] = Picture(
             **{**picture, "phases": tuple(map(tuple, picture["phases"])), "boxes": tuple(map(tuple, picture["boxes"]))}
         )
-        return cls(**{**values, "losses": tuple(record["losses"]), "notes": tuple(record["notes"])})
+        return cls(
+            **{
+                **values,
+                "losses": tuple(record["losses"]),
+                "choices": tuple(record["choices"]),
+                "notes": tuple(record["notes"]),
+            }
+        )
 
 
 def layout_of(model: Model, name: str, data: int | None = None, *, training: bool | None = None) -> Layout:
@@ -127,12 +141,15 @@ def layout_of(model: Model, name: str, data: int | None = None, *, training: boo
     compiled, batch = model.compiled, model.batch_size
     trains = model.trainable if training is None else training
     mode: Literal["train", "predict"] = "train" if trains else "predict"
-    lowered = compiled.lowered(mode, batch)
-    plan = compiled.plan(mode, batch)
+    piece = compiled.options.micro_batch if trains else None
+    size = min(batch, piece or batch)
+    lowered = compiled.lowered(mode, size)
+    made = compiled.memory(mode, size)
+    plan = made.plan
     arena = plan.arena
     if trains and {"valid", "test"} & set(model.spec.datasets):
-        arena = max(arena, compiled.plan("evaluate", batch).arena)
-    counted = _persistent(lowered)
+        arena = max(arena, compiled.plan("evaluate", size).arena)
+    counted = _persistent(lowered, made.on_file)
     memory = Memory(
         **counted,
         arena=arena,
@@ -152,6 +169,8 @@ def layout_of(model: Model, name: str, data: int | None = None, *, training: boo
         picture=picture_of(lowered, plan),
         optimizer=optimizer.keyword if optimizer is not None and trains else "",
         losses=tuple(node.layer.keyword for node in graph.nodes if node.layer.is_loss),
+        piece=piece if piece is not None and piece < batch else None,
+        choices=tuple(made.report.lines()),
         notes=_notes(model),
     )
 
@@ -195,7 +214,8 @@ def _where(lowered: Lowered, plan: MemoryPlan, name: str, inputs: list[Any]) -> 
     return "own"
 
 
-def _persistent(lowered: Lowered) -> dict[str, int]:
+def _persistent(lowered: Lowered, on_file: Mapping[Value, object]) -> dict[str, int]:
+    """Bytes in memory of what lives from step to step; what lives in the swap file is not counted."""
     from nntrainer_py.memory.planner import aligned
     from nntrainer_py.tensor.operations.record import Role
     from nntrainer_py.training.engine import persistent
@@ -203,6 +223,8 @@ def _persistent(lowered: Lowered) -> dict[str, int]:
     names = {Role.WEIGHT: "weights", Role.STATE: "state", Role.OPTIMIZER: "optimizer", Role.GRADIENT: "gradients"}
     found = dict.fromkeys(names.values(), 0)
     for value in dict.fromkeys(persistent(lowered)):
+        if value in on_file:
+            continue
         found[names[value.role]] += aligned(value.nbytes)
     return found
 
@@ -251,7 +273,9 @@ def memory_lines(layout: Layout) -> str:
     memory = layout.memory
     ratio = layout.picture.arena / memory.lower_bound if memory.lower_bound else 1.0
     lines = [("parameters", f"{layout.parameters:,} ({layout.trainable:,} trainable)")]
-    lines.append(("planned for", f"{'training' if layout.mode == 'train' else 'inference'}, batch {layout.batch_size}"))
+    pieces = "" if layout.piece is None else f" in pieces of {layout.piece}"
+    purpose = "training" if layout.mode == "train" else "inference"
+    lines.append(("planned for", f"{purpose}, batch {layout.batch_size}{pieces}"))
     lines.append(("weights", amount(memory.weights + memory.state)))
     if layout.mode == "train":
         lines.append(("optimizer state", f"{amount(memory.optimizer)} ({layout.optimizer})"))
@@ -266,5 +290,6 @@ def memory_lines(layout: Layout) -> str:
     )
     lines.append(("data buffers", amount(memory.data)))
     lines.append(("total", amount(memory.total)))
+    lines += [(word, text) for word, _, text in (choice.partition(": ") for choice in layout.choices)]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in lines)

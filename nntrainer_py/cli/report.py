@@ -212,7 +212,9 @@ def _memory(found: RunFiles) -> str:
         rows.append(["most the process had", amount(resident)])
     return (
         "<h2>Memory</h2><p>Operations of a step run to the right, addresses upwards; a box is a tensor.</p>"
-        f'<div class="wide" id="memory">{drawn}</div>' + _table(["memory", "size"], rows, numbers=(1,))
+        f'<div class="wide" id="memory">{drawn}</div>'
+        + "".join(f"<p>{escape(choice)}</p>" for choice in found.layout.choices)
+        + _table(["memory", "size"], rows, numbers=(1,))
     )
 
 

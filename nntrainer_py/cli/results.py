@@ -33,10 +33,13 @@ if TYPE_CHECKING:
 class Recorder:
     """Writes the files of a run: some when it begins, some after each epoch, the rest with `finish`."""
 
-    def __init__(self, model: Model, folder: RunFolder, arguments: argparse.Namespace, loaders: Loaders) -> None:
+    def __init__(
+        self, model: Model, folder: RunFolder, arguments: argparse.Namespace, loaders: Loaders, layout: Layout
+    ) -> None:
         self._model = model
         self._folder = folder
         self._loaders = loaders
+        self._layout = layout
         self._arguments = arguments
         self._name = Path(arguments.model).name
         self._watcher = _Watcher(model, folder, self._name, loaders.valid is not None)
@@ -66,13 +69,8 @@ class Recorder:
         if not isinstance(error, NumericalError):
             self._model.save(self._folder / files.WEIGHTS, training_state=True)
             self._model.save(self._folder / files.MODEL)
-        from nntrainer_py.cli.layout import layout_of
-
-        loaders = (self._loaders.train, self._loaders.valid, self._loaders.test)
-        data = sum(loader.buffer_bytes for loader in loaders if loader is not None)
-        layout = layout_of(self._model, self._name, data)
-        write_json(self._folder / files.LAYOUT, layout.as_record())
-        record = self._record(result, layout, error)
+        write_json(self._folder / files.LAYOUT, self._layout.as_record())
+        record = self._record(result, self._layout, error)
         write_json(self._folder / files.RESULT, record)
         missing = self._pictures(result, whole=error is None)
         if self._arguments.json:
@@ -182,6 +180,7 @@ class _Watcher(Callback):
     def train_begin(self, run: RunFacts) -> None:
         from nntrainer_py.graph.save import to_text
 
+        self._folder.clear()
         self.began = True
         self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.resident = resident_memory()

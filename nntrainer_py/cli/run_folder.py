@@ -77,7 +77,7 @@ class RunFolder:
                 )
 
     def open(self) -> Self:
-        """Make the folder where there is none, take its lock, remove the files of the run that it replaces."""
+        """Make the folder where there is none, and take its lock."""
         try:
             if self._numbered:
                 self._make_numbered()
@@ -87,12 +87,15 @@ class RunFolder:
 
             self._lock = RunLock(self.path)
             self._lock.__enter__()
-            if not self.resume and not self._fresh:
-                for name in FILES:
-                    (self.path / name).unlink(missing_ok=True)
         except OSError as error:
             raise UsageError(f"{printable(str(self.path))}: {error.strerror or error}") from None
         return self
+
+    def clear(self) -> None:
+        """Remove the files of the run that this one replaces, when nothing can keep it from beginning any more."""
+        if not self.resume and not self._fresh:
+            for name in FILES:
+                (self.path / name).unlink(missing_ok=True)
 
     def close(self, *, unused: bool = False) -> None:
         """Give the lock back; a folder that was made for a run that never began goes away again."""

@@ -21,9 +21,11 @@ from nntrainer_py.cli.opening import USES, open_data, open_model, require_traina
 from nntrainer_py.errors import InterruptedRun, NNTrainerError, UsageError, printable
 
 if TYPE_CHECKING:
+    from nntrainer_py.cli.layout import Layout
     from nntrainer_py.cli.run_folder import RunFolder
     from nntrainer_py.data.dataset import Dataset
     from nntrainer_py.model import Model
+    from nntrainer_py.training.feeding import Loaders
     from nntrainer_py.training.settings import TrainSettings
 
 
@@ -80,7 +82,7 @@ def train(arguments: argparse.Namespace) -> int:
     folder = prepared.folder.open()
     if not arguments.quiet:
         say_if_cold()
-    recorder = Recorder(prepared.model, folder, arguments, loaders)
+    recorder = Recorder(prepared.model, folder, arguments, loaders, prepared.layout)
     try:
         try:
             result = loop.train(
@@ -105,7 +107,7 @@ def train(arguments: argparse.Namespace) -> int:
 class Preparation:
     """Everything that a run needs, looked at before anything is written or computed.
 
-    Attributes: ``model``, ``folder`` (not opened), ``loaders`` and ``settings`` of the run.
+    Attributes: ``model``, ``folder`` (not opened), ``loaders``, ``settings`` and ``layout`` of the run.
     Raises one error that tells everything that is wrong.
     """
 
@@ -137,6 +139,12 @@ class Preparation:
         self.loaders = _bind(self.model, data)
         if not arguments.quiet:
             notify(self.loaders.notices)
+        buffers = sum(
+            loader.buffer_bytes
+            for loader in (self.loaders.train, self.loaders.valid, self.loaders.test)
+            if loader is not None
+        )
+        self.layout = planned(self.model, Path(arguments.model).name, buffers)
         self.folder.require_space(_bytes_written(self.model))
         for path in (settings.save_path, settings.save_best_path):
             if path is not None:
@@ -159,10 +167,22 @@ def _check(arguments: argparse.Namespace) -> int:
                 loader.buffer_bytes for loader in (loaders.train, loaders.valid, loaders.test) if loader is not None
             )
             loaders.close()
-    return check(model, Path(arguments.model).name, as_json=arguments.json, quiet=arguments.quiet, data=buffers)
+    name = Path(arguments.model).name
+    return check(planned(model, name, buffers), name, as_json=arguments.json, quiet=arguments.quiet)
 
 
-def _bind(model: Model, data: dict[str, Dataset]) -> Any:
+def planned(model: Model, name: str, data: int | None) -> Layout:
+    """The layout, with every plan that the run needs first; PlanError at the place of the budget."""
+    from nntrainer_py.cli.layout import layout_of
+    from nntrainer_py.errors import PlanError
+
+    try:
+        return layout_of(model, name, data)
+    except PlanError as error:
+        raise error.located(model.spec.at("memory_budget"), "memory_budget") from None
+
+
+def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
     """Loaders of the data; each that does not fit the model is told."""
     from nntrainer_py.training.feeding import open_loaders
 
@@ -174,7 +194,23 @@ def _bind(model: Model, data: dict[str, Dataset]) -> Any:
         except NNTrainerError as error:
             errors.append(error)
     SeveralErrors.raise_if_any(errors)
-    return open_loaders(model, data.get("train"), data.get("valid"), data.get("test"))
+    loaders = open_loaders(model, data.get("train"), data.get("valid"), data.get("test"))
+    if model.spec.model.memory_budget is not None:
+        _count_buffers(model, loaders)
+    return loaders
+
+
+def _count_buffers(model: Model, loaders: Loaders) -> None:
+    """Compile again with what the loaders really take, which a memory budget counts too; PlanError if it cannot be met.
+
+    The budget counts in batches of data: rounded up.
+    """
+    from nntrainer_py.data.loader import ring_bytes
+
+    lowered = model.lowered("train")
+    inputs, labels = ([value.shape[1:] for value in values] for values in (lowered.inputs, lowered.labels))
+    taken = sum(loader.buffer_bytes for loader in (loaders.train, loaders.valid, loaders.test) if loader is not None)
+    model.compile(data_buffers=-(-taken // ring_bytes(inputs, labels, model.batch_size, 0)))
 
 
 def _settings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -223,3 +224,22 @@ def test_a_csv_with_names_and_normalization(tmp_path: Path, capsys: pytest.Captu
     done = command(capsys, "infer", ini, "--weights", lonely, "--data", tmp_path / "valid.csv")
     assert done.code == 2
     assert "normalized" in done.err
+
+
+def test_a_budget_that_cannot_be_met_costs_no_earlier_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    out = tmp_path / "run"
+    assert command(capsys, "train", ini, "--out", out, "--quiet").code == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    done = command(capsys, "train", ini, "--out", out, "--overwrite", "--memory-budget", "1KB")
+    assert done.code == 2
+    assert done.err.startswith(f"{ini}: [Model] memory_budget: ")
+    smallest = re.search(r"the smallest that would do is [^(]*\((\d+) bytes\)", done.err)
+    assert smallest is not None
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    # the figure is kept: the plan of the run, its data buffers included, stays below it
+    done = command(capsys, "train", ini, "--out", out, "--overwrite", "--memory-budget", smallest[1], "--json")
+    assert done.code == 0, done.err
+    result = json.loads(done.out.splitlines()[-1])
+    assert result["memory"]["planned"]["total"] <= int(smallest[1])
+    assert (out / "model.bin").read_bytes() == before["model.bin"]
