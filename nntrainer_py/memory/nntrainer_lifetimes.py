@@ -1,12 +1,12 @@
-"""NNTrainer's own order numbers and lifetimes (spec: its network_graph.cpp and manager.cpp), beside ours for comparison.
+"""NNTrainer's own order numbers and lifetimes (its network_graph.cpp and manager.cpp), beside ours for comparison.
 
-Nothing here decides what runs: our lifetimes follow from what operations read and write. These are the moments at which
-NNTrainer holds each tensor of the same network, so that its planners can be given its own requests and the figures stand
-side by side. It keeps less than the mathematics needs in places (the input of swish and gelu, for one), so that its
-figures may be lower than an honest plan can be.
+Nothing here decides what runs: our lifetimes follow from what operations read and write. These are the moments at
+which NNTrainer holds each tensor of the same network, so that its planners can be given its own requests and the
+figures stand side by side. It keeps less than the mathematics needs in places (not the input of swish and gelu, for
+one), so that its figures may be lower than an honest plan can be.
 
-With n layers, forward of layer i is moment i. The way back counts on from n, from the last layer to the first: gradient,
-derivative and update of a trainable layer are three moments; a layer with ``trainable = false`` has one for all.
+With n layers, forward of layer i is moment i. The way back counts on from n, from the last layer to the first:
+gradient, derivative and update of a trainable layer are three moments; one with ``trainable = false`` has one for all.
 """
 
 from __future__ import annotations

@@ -192,16 +192,20 @@ def _compare_dropout(case: Case, arrays: dict[str, Array], run: Kept, output: Ar
     compare("derivative_0", run[derivative], case["incoming_derivative"] * ratio, case)
 
 
-def run_model(case: Case) -> int:
-    """One model case; returns how many arrays were compared."""
+def run_model(case: Case, *, fused: bool = False) -> int:
+    """One model case; returns how many arrays were compared.
+
+    ``fused``: the operations as a training runs them, of which only weights and losses can be seen. Otherwise every
+    layer's operations by themselves, and all that was recorded is compared.
+    """
     arrays = arrays_of(case)
     model = Model.from_ini(ini_of(case))
     graph = arrange(model.spec, True)
     lowered = lower(
-        graph.nodes, batch=case["batch_size"], training=True, optimizer=model.spec.optimizer, keep_gradients=True,
-        input_derivatives="dx" in case["records"],
+        graph.nodes, batch=case["batch_size"], training=True, optimizer=model.spec.optimizer,
+        keep_gradients=not fused, input_derivatives=not fused and "dx" in case["records"], fusion=fused,
     )  # fmt: skip
-    run = Kept(lowered, kept_values(lowered))
+    run = Kept(lowered, list(lowered.predictions) if fused else kept_values(lowered))
     run.loss_places = [graph.label_order[_label_place(graph, described["layer"])] for described in case["labels"]]
     first_weights(case, arrays, run)
     compared = 0
@@ -209,7 +213,7 @@ def run_model(case: Case) -> int:
         feed(case, arrays, graph, run, step)
         run.engine.state.numbers[StepState.LEARNING_RATE] = model.learning_rate(step)
         run.engine.step(run.program)
-        compared += _compare_step(case, arrays, run, step)
+        compared += _compare_step(case, arrays, run, step, case["required"] if fused else _all_arrays(case))
     compared_names = {name for name in case["required"] if not name.startswith("extra_")}
     assert compared >= len(compared_names), "nothing of what is required was compared"
     return compared
@@ -251,9 +255,12 @@ def _label_place(graph: Graph, name: str) -> int:
     return 0
 
 
-def _compare_step(case: Case, arrays: dict[str, Array], run: Kept, step: int) -> int:
+def _all_arrays(case: Case) -> list[str]:
+    return [*case["required"], *case["optional"]]
+
+
+def _compare_step(case: Case, arrays: dict[str, Array], run: Kept, step: int, wanted: list[str]) -> int:
     lowered, compared = run.lowered, 0
-    wanted = [*case["required"], *case["optional"]]
     values = weight_values(lowered)
     for name in wanted:
         expected = arrays.get(name)

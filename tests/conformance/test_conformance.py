@@ -22,6 +22,12 @@ def test_model_case(case: Case) -> None:
     run_model(case)
 
 
+@pytest.mark.parametrize("case", cases("model"), ids=lambda case: case["name"])
+def test_model_case_as_it_is_trained(case: Case) -> None:
+    """With operations fused: weights and losses."""
+    run_model(case, fused=True)
+
+
 def test_table_per_type(capsys: pytest.CaptureFixture[str]) -> None:
     """Prints how many cases there are per layer type; every one of them has its layers here."""
     table: dict[str, int] = {}

@@ -64,27 +64,32 @@ def test_frozen_layers_at_the_start_end_behind_the_last_moment() -> None:
         "[c]\ntype = fully_connected\nunit = 2\n[loss]\ntype = mse\n"
     )
     found = orders_of(text)
-    assert found["a:weight"] == [1, END] and found["b:weight"] == [2, END]
+    assert found["a:weight"] == [1, END]
+    assert found["b:weight"] == [2, END]
     # forward 0..4; loss 5 6 7, c 8 9 10
-    assert found["c:weight"] == [3, 8, 9, 10] and found["c:weight:grad"] == [8, 10]
+    assert found["c:weight"] == [3, 8, 9, 10]
+    assert found["c:weight:grad"] == [8, 10]
     assert found["b:out0"] == [2, 3, 8]
 
 
 def test_running_statistics_have_no_gradient() -> None:
     found = orders_of(DENSE + "[n]\ntype = batch_normalization\n[loss]\ntype = mse\n")
     # forward 0..3; loss 4 5 6, n 7 8 9, a 10 11 12; n in place of a
-    assert found["n:moving_mean"] == [2, 7, 8, 9] and "n:moving_mean:grad" not in found
+    assert found["n:moving_mean"] == [2, 7, 8, 9]
+    assert "n:moving_mean:grad" not in found
     assert found["n:gamma:grad"] == [7, 9]
     assert found["a:out0"] == found["n:out0"] == [1, 2, 3, 5]
 
 
 def test_branches_share_their_input_but_not_its_gradient() -> None:
     text = DENSE + (
-        "[b]\ntype = fully_connected\nunit = 2\ninput_layers = a\n[c]\ntype = fully_connected\nunit = 2\ninput_layers = a\n"
+        "[b]\ntype = fully_connected\nunit = 2\ninput_layers = a\n"
+        "[c]\ntype = fully_connected\nunit = 2\ninput_layers = a\n"
         "[sum]\ntype = addition\ninput_layers = b, c\n[loss]\ntype = mse\n"
     )
     found = orders_of(text)
-    # forward in 0, a 1, multiout 2, c 3, b 4, sum 5, loss 6; back loss 7 8 9, sum 10.., b 13.., c 16.., multiout 19.., a 22..
+    # forward in 0, a 1, multiout 2, c 3, b 4, sum 5, loss 6;
+    # back loss 7 8 9, sum 10.., b 13.., c 16.., multiout 19.., a 22..
     shared = [1, 2, 3, 4, 13, 16]
     assert found["a:out0"] == found["a/generated_out_0:out0"] == found["a/generated_out_0:out1"] == shared
     assert found["a/generated_out_0:out0:grad"] == [14, 19, 20]
@@ -94,8 +99,8 @@ def test_branches_share_their_input_but_not_its_gradient() -> None:
 
 def test_a_shared_weight_lives_for_all_its_users() -> None:
     text = (
-        DENSE
-        + "[b]\ntype = fully_connected\nunit = 4\n[c]\ntype = fully_connected\nunit = 4\nshared_from = b\n[loss]\ntype = mse\n"
+        DENSE + "[b]\ntype = fully_connected\nunit = 4\n"
+        "[c]\ntype = fully_connected\nunit = 4\nshared_from = b\n[loss]\ntype = mse\n"
     )
     found = orders_of(text)
     # forward in 0, a 1, b 2, c 3, loss 4; back loss 5 6 7, c 8 9 10, b 11 12 13
@@ -120,12 +125,14 @@ def test_inference_has_forward_moments_only() -> None:
 def test_nothing_is_shared_without_memory_optimization() -> None:
     found = orders_of(DENSE + "activation = relu\n[loss]\ntype = mse\n", reuse=False)
     # forward in 0, a 1, act 2, loss 3; back loss 4 5 6, act 7 8 9, a 10 11 12
-    assert found["a:out0"] == [1, 2] and found["a/activation_realized:out0"] == [2, 3, 5, 8]
+    assert found["a:out0"] == [1, 2]
+    assert found["a/activation_realized:out0"] == [2, 3, 5, 8]
 
 
 def test_layers_behind_a_view_do_not_modify_it() -> None:
     text = DENSE + (
-        "[b]\ntype = activation\nactivation = relu\ninput_layers = a\n[c]\ntype = activation\nactivation = tanh\ninput_layers = a\n"
+        "[b]\ntype = activation\nactivation = relu\ninput_layers = a\n"
+        "[c]\ntype = activation\nactivation = tanh\ninput_layers = a\n"
         "[flat]\ntype = flatten\ninput_layers = b\n[sum]\ntype = addition\ninput_layers = flat, c\n[loss]\ntype = mse\n"
     )
     made = stages(nodes(load_text(HEAD + text), True), 2)
