@@ -176,6 +176,7 @@ LAYERS = Registry(
         "swiglu": "nntrainer_py.layers.swiglu:SwiGLU",
         "tan": "nntrainer_py.layers.tan:Tan",
         "tensor": "nntrainer_py.layers.tensor:Tensor",
+        "time_dist": "nntrainer_py.layers.time_dist:TimeDist",
         "transpose": "nntrainer_py.layers.transpose:Transpose",
         "upsample2d": "nntrainer_py.layers.upsample2d:Upsample2D",
         "weight": "nntrainer_py.layers.weight:Weight",

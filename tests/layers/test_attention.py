@@ -77,7 +77,8 @@ CASES = [
     Case(lambda: MolAttention(unit=4, mol_k=1), [(1, 1, 1, 2), (1, 1, 3, 4), (1, 1, 1, 1)], "mol, one distribution"),
     Case(
         lambda: MolAttention(unit=8, mol_k=5, disable_bias=True),
-        [(3, 1, 1, 6), (3, 1, 4, 6), (3, 1, 1, 5), (3, 1, 1, 1)], "mol, lengths", outputs=2, fill=with_lengths, differentiable_inputs=[True, True, True, False],
+        [(3, 1, 1, 6), (3, 1, 4, 6), (3, 1, 1, 5), (3, 1, 1, 1)], "mol, lengths", outputs=2, fill=with_lengths,
+        differentiable_inputs=[True, True, True, False],
     ),
     # several blocks of queries, several panels of keys, threads
     Case(lambda: MultiHeadAttention(num_heads=4, dropout_rate=0.2), [(3, 1, 70, 64)] * 3, "large", numeric=False),
