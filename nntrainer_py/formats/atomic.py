@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nntrainer_py.errors import WeightFileError
+
+if sys.platform != "win32":
+    import fcntl
 
 #: how the temporary files of an interrupted write can be told
 PREFIX = ".nntrainer-partial-"
@@ -30,16 +34,16 @@ def write_atomically(
     try:
         if path.is_dir():
             raise IsADirectoryError(21, "is a folder")
-        handle, temporary = tempfile.mkstemp(prefix=PREFIX, dir=folder)
-        with os.fdopen(handle, "wb") as stream:
+        handle, temporary = _temporary(folder)
+        with os.fdopen(handle, "wb") as stream:  # open, and so locked, until the file has its name
             for part in parts:
                 stream.write(part)
             stream.flush()
             os.fsync(stream.fileno())
-        if verify is not None:
-            verify(Path(temporary))
-        os.chmod(temporary, _mode(path))
-        os.replace(temporary, path)
+            if verify is not None:
+                verify(Path(temporary))
+            os.chmod(temporary, _mode(path))
+            os.replace(temporary, path)
         _sync_folder(folder)
     except OSError as cause:
         if temporary:
@@ -76,11 +80,30 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def _temporary(folder: Path) -> tuple[int, str]:
+    """A new file that is locked while its writer lives, which tells `remove_stale` that it is in use."""
+    while True:
+        handle, path = tempfile.mkstemp(prefix=PREFIX, dir=folder)
+        if sys.platform == "win32":
+            return handle, path
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, path
+        os.close(handle)  # it was taken for stale before it was locked
+
+
 def remove_stale(folder: Path) -> list[Path]:
-    """Remove what interrupted writes left behind; returns what was removed."""
+    """Remove what writers that were killed left behind; returns what was removed. Files in use stay."""
     removed = []
     for path in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            path.unlink()
-            removed.append(path)
+            handle = os.open(path, os.O_RDWR)
+            try:
+                if sys.platform != "win32":
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                removed.append(path)
+            finally:
+                os.close(handle)
     return removed

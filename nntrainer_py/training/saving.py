@@ -65,6 +65,7 @@ class Saving:
         for path in (settings.save_path, settings.save_best_path):
             if path is not None:
                 check_writable(path, weights + state)
+                remove_stale(path.parent)
         if settings.checkpoint is not None:
             best = weights if settings.keeps_best else 0
             check_writable(settings.checkpoint, weights + state + best + _SPARE)

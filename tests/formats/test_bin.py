@@ -90,5 +90,19 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path):
         write_atomically(path, parts())
     assert [file.name for file in tmp_path.iterdir()] == ["w.bin"]
     assert path.read_bytes() == b"old"
-    (tmp_path / f"{PREFIX}x").write_bytes(b"")
-    assert remove_stale(tmp_path) == [tmp_path / f"{PREFIX}x"]
+
+
+def test_only_what_dead_writers_left_is_removed(tmp_path):
+    """Another writer that is at work keeps its file, and its write succeeds."""
+    (tmp_path / f"{PREFIX}dead").write_bytes(b"half")
+    path = tmp_path / "w.bin"
+
+    def parts():
+        assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 2
+        assert remove_stale(tmp_path) == [tmp_path / f"{PREFIX}dead"]
+        yield b"whole"
+
+    write_atomically(path, parts())
+    assert path.read_bytes() == b"whole"
+    assert remove_stale(tmp_path) == []
+    assert [file.name for file in tmp_path.iterdir()] == ["w.bin"]

@@ -223,3 +223,9 @@ def test_u044_killed_at_random_times(tmp_path, kills):
     stored.load(path)
     straight.train(*data(21), valid=data(9, 1), epochs=10**6, callbacks=[Recorder(stop_step=reached)])
     assert weights(stored) == weights(straight)
+
+
+def test_u044_temporaries_beside_other_files_are_removed_too(tmp_path):
+    (tmp_path / f"{PREFIX}dead").write_bytes(b"half")
+    classifier().train(*data(16), epochs=1, save_path=tmp_path / "w.bin")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["w.bin"]
