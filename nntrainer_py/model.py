@@ -321,10 +321,11 @@ class Model:
         self.bind(dataset, class_names=self.class_names)
         return evaluate_batches(self.compiled, BatchLoader(dataset, batch_size or self._batch, buffer_size=0))
 
-    def save(self, path: str | os.PathLike[str], *, training_state: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, training_state: bool | None = None) -> None:
         """Write the weights: NNTrainer's ``.bin``, or for a name in ``.safetensors`` that layout.
 
-        With ``training_state`` a ``.bin`` also has Adam's moments, if any, and the counters (to resume with any
+        A ``.bin`` of a model in training ends with the counters, and with adam before these its moments: always with
+        ``training_state``, never without, by default once there was an update (to resume with any
         optimizer, train with a ``checkpoint``). A ``.safetensors`` file also carries the description of the model, the
         names of the classes and the normalization, see `from_file`. WeightFileError when it cannot be written.
         """
@@ -335,8 +336,9 @@ class Model:
         weights = self.compiled.weights(lowered)
         optimizer = self.spec.optimizer
         adam = optimizer is not None and optimizer.keyword == "adam" and lowered.training
+        iteration = int(self.compiled.state.counters[StepState.ITERATION])
         moments = None
-        if adam and training_state:
+        if adam and (iteration > 0 if training_state is None else training_state):
             state = self.compiled.optimizer_state(lowered)
             moments = {key: (state[f"{key}:m"], state[f"{key}:v"]) for key in lowered.gradients}
         counted = lowered.training
@@ -346,7 +348,7 @@ class Model:
             adam=adam,
             moments=moments,
             epoch=self.epoch if counted else None,
-            iteration=int(self.compiled.state.counters[StepState.ITERATION]) if counted else None,
+            iteration=iteration if counted else None,
         )
 
     def load(self, path: str | os.PathLike[str]) -> None:

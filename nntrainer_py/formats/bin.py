@@ -100,7 +100,10 @@ def _parse(path: Path, data: bytes, size: int, moments: int, weights: Arrays, tr
     rest = len(data) - size
     if rest in (4, 12, 4 + moments, 12 + moments):
         if data[position : position + 4] != ADAM:
-            raise WeightFileError(f"{path}: expected the mark 'adam' after the weights at byte {position}")
+            raise WeightFileError(
+                f"{path}: {len(data)} bytes, but no mark 'adam' at byte {position}; "
+                f"a weight file of this model has {layout(weights, trained)}"
+            )
         position += 4
         if moments and rest >= 4 + moments:
             result.moments = {name: (take(weights[name]), take(weights[name])) for name in trained}
