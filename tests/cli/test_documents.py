@@ -1,0 +1,46 @@
+"""docs/commands.md: its commands run, in its order; the files that it lists are those of a run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from commands import command
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_of_the_document_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(
+        ROOT / "examples" / "digits", tmp_path / "examples" / "digits", ignore=shutil.ignore_patterns("runs")
+    )
+    monkeypatch.chdir(tmp_path)
+    lines = re.findall(r"^```sh\n(.*?)\n```$", TEXT, flags=re.M | re.S)
+    assert len(lines) == 5
+    for line in lines:
+        name, *words = shlex.split(line)
+        if name == "nntrainer-train":
+            words += ["--epochs", "1"]  # all epochs are run by the test of the example
+        module = "main" if name == "nntrainer" else name.removeprefix("nntrainer-")
+        done = command(capsys, module, *words)
+        assert done.code == 0, (line, done.err)
+        assert done.out
+    run = tmp_path / "examples" / "digits" / "runs" / "model-1"
+    listed = {name for row in re.findall(r"^\| (`.*?) \|", TEXT, flags=re.M) for name in re.findall(r"`([^`]+)`", row)}
+    assert listed | {"report.html"} == {path.name for path in run.iterdir()}
+
+
+def test_the_table_of_the_document_is_true(capsys: pytest.CaptureFixture[str]) -> None:
+    (shown,) = re.findall(r"^\$ nntrainer-train (--check.*?)\n```$", TEXT, flags=re.M | re.S)
+    first, *lines = shown.splitlines()
+    done = command(capsys, "train", *shlex.split(first.replace("examples", str(ROOT / "examples"))))
+    # the arena grows and shrinks with the planner; layers, shapes and weights do not
+    lasting = [line for line in lines if line != "..." and not line.startswith(("arena", "total"))]
+    for line in lasting:
+        assert line in done.out.splitlines(), line
