@@ -150,8 +150,8 @@ class Model:
 
     @property
     def trainable(self) -> bool:
-        """Has a loss and an optimizer."""
-        return self.spec.has_loss and self.spec.optimizer is not None
+        """Has a loss and an optimizer, or layers that learn from labels alone."""
+        return self.spec.has_loss and (self.spec.optimizer is not None or not self.spec.needs_optimizer)
 
     def lowered(self, mode: Mode | None = None, batch: int | None = None) -> Lowered:
         """The operation list of a mode (default: training where possible); takes no memory."""
@@ -162,13 +162,12 @@ class Model:
         return self.compiled.weights(self.lowered())
 
     def learning_rate(self, iteration: int) -> float:
-        """The rate of the schedule, or the optimizer's own."""
+        """The rate of the schedule, or the optimizer's own; 0 where nothing descends."""
         scheduler = self.spec.scheduler
         if scheduler is not None:
             return float(scheduler.rate(iteration))  # type: ignore[attr-defined]
         optimizer = self.spec.optimizer
-        assert optimizer is not None
-        return float(optimizer.learning_rate)
+        return 0.0 if optimizer is None else float(optimizer.learning_rate)
 
     def set_trainable(self, trainable: bool, *names: str) -> Self:
         """Freeze or free layers (all of them without names), also between steps of training.
@@ -361,10 +360,9 @@ class Model:
             return
         lowered = self.lowered()
         weights = self.compiled.weights(lowered)
-        trained = [weight.key for weight in lowered.weights if weight.trainable]
-        if lowered.training:
-            trained = list(lowered.gradients)
-        found = bin_format.load(Path(path), weights, trained)
+        trainable = [weight.key for weight in lowered.weights if weight.trainable]
+        trained = list(lowered.gradients) if lowered.training else trainable
+        found = bin_format.load(Path(path), weights, trained, trainable)
         for name, array in found.weights.items():
             np.copyto(weights[name], array)
         if found.moments and self.spec.optimizer is not None and self.spec.optimizer.keyword == "adam":

@@ -8,6 +8,7 @@ Source: NNTrainer's ``neuralnet.cpp``; see docs/differences.md.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from nntrainer_py.errors import WeightFileError
 from nntrainer_py.formats.atomic import write_atomically
 
 ADAM = b"adam"
+_MOST_SUMS = 1 << 28  # larger models are read with exactly their own moments or none
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -64,30 +66,57 @@ def save(
     write_atomically(Path(path), parts)
 
 
-def load(path: str | os.PathLike[str], weights: Arrays, trained: Sequence[str]) -> BinFile:
+def load(
+    path: str | os.PathLike[str], weights: Arrays, trained: Sequence[str], trainable: Sequence[str] = ()
+) -> BinFile:
     """Read a file of a model with these weights (names, shapes and types, in .bin order).
 
-    Files of every optimizer are read, whatever the model's own: with or without Adam's moments and the counters.
+    ``trained`` are those with moments in this model, ``trainable`` those that would have them if no layer were frozen.
+
+    Files of every optimizer are read, whatever the model's own: with or without Adam's moments and the counters. The
+    moments of a model in which other layers were frozen are left out: the file does not say whose they are.
     Raises WeightFileError when the size fits none of the layouts; reads nothing larger than the largest of them.
     """
     path = Path(path)
     size = sum(array.nbytes for array in weights.values())
-    moments = 2 * sum(weights[name].nbytes for name in trained)
     try:
         if not path.is_file():
             raise WeightFileError(f"{path}: not a file" if path.exists() else f"{path}: no such file")
         found = path.stat().st_size
-        if found not in (size, size + 8, size + 12, size + 12 + moments, size + 4, size + 4 + moments):
+        if not size <= found <= 3 * size + 12 or not _fits(found - size, weights, trained, trainable):
             raise WeightFileError(f"{path}: {found} bytes; a weight file of this model has {layout(weights, trained)}")
         data = path.read_bytes()
     except OSError as error:
         raise WeightFileError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) != found:
         raise WeightFileError(f"{path}: changed while it was read")
-    return _parse(path, data, size, moments, weights, trained)
+    return _parse(path, data, size, weights, trained)
 
 
-def _parse(path: Path, data: bytes, size: int, moments: int, weights: Arrays, trained: Sequence[str]) -> BinFile:
+def _fits(rest: int, weights: Arrays, trained: Sequence[str], trainable: Sequence[str]) -> bool:
+    """Whether what follows the weights has a size that some optimizer and some choice of frozen layers gives."""
+    moments = 2 * sum(weights[name].nbytes for name in trained)
+    if rest in (0, 8, 4, 12, 4 + moments, 12 + moments):
+        return True
+    layers: dict[str, int] = {}
+    for name in trainable:
+        layer = name.partition(":")[0]
+        layers[layer] = layers.get(layer, 0) + 2 * weights[name].nbytes
+    return _is_sum_of_some(rest - 12, list(layers.values()))
+
+
+def _is_sum_of_some(total: int, sizes: Sequence[int]) -> bool:
+    """Whether some of the sizes add up to the total, found by marking every sum that can be had."""
+    unit = math.gcd(*sizes) or 1
+    if not 0 < total <= sum(sizes) or total % unit or sum(sizes) // unit > _MOST_SUMS:
+        return False
+    sums = 1  # bit n: n units can be had
+    for size in sizes:
+        sums |= sums << (size // unit)
+    return bool(sums >> (total // unit) & 1)
+
+
+def _parse(path: Path, data: bytes, size: int, weights: Arrays, trained: Sequence[str]) -> BinFile:
     position = 0
 
     def take(like: NDArray[Any]) -> NDArray[Any]:
@@ -98,15 +127,18 @@ def _parse(path: Path, data: bytes, size: int, moments: int, weights: Arrays, tr
 
     result = BinFile({name: take(array) for name, array in weights.items()})
     rest = len(data) - size
-    if rest in (4, 12, 4 + moments, 12 + moments):
+    if rest not in (0, 8):
         if data[position : position + 4] != ADAM:
             raise WeightFileError(
                 f"{path}: {len(data)} bytes, but no mark 'adam' at byte {position}; "
                 f"a weight file of this model has {layout(weights, trained)}"
             )
         position += 4
-        if moments and rest >= 4 + moments:
+        moments = 2 * sum(weights[name].nbytes for name in trained)
+        if moments and rest in (4 + moments, 12 + moments):
             result.moments = {name: (take(weights[name]), take(weights[name])) for name in trained}
+        elif rest != 4:
+            position = len(data) - 8
     if len(data) - position == 8:
         result.epoch, result.iteration = (int(n) for n in np.frombuffer(data, "<u4", 2, position))
     return result

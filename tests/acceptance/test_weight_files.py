@@ -131,6 +131,22 @@ def test_files_of_another_optimizer(tmp_path: Path, writer: str, reader: str, st
     _train(target, 1)
 
 
+def test_moments_of_other_frozen_layers_are_left_out(tmp_path: Path) -> None:
+    """A body that was trained is read where it is frozen, and the reverse; the size is still looked at."""
+    frozen, free = _model(tmp_path), _model(tmp_path, text=TEXT.replace("trainable = false\n", ""))
+    free.compile(threads=1, seed=3)
+    for source, target in ((frozen, free), (free, frozen)):
+        _train(source, 2)
+        source.save(tmp_path / "m.bin")
+        target.load(tmp_path / "m.bin")
+        assert _bytes(target) == _bytes(source)
+        data = (tmp_path / "m.bin").read_bytes()
+        (tmp_path / "cut.bin").write_bytes(data[:-4])
+        with pytest.raises(WeightFileError, match="bytes of weights"):
+            target.load(tmp_path / "cut.bin")
+    _train(frozen, 1)
+
+
 @pytest.mark.parametrize("change", [-4, -1, 1, 4, 400])
 def test_a_file_of_another_size_is_refused_and_changes_nothing(tmp_path: Path, change: int) -> None:
     model = _model(tmp_path, "sgd")
