@@ -13,6 +13,8 @@ import numpy.typing as npt
 from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.micro_kernel import LANES
+from nntrainer_py.tensor.kernels.vectors import average_pairs, share_among_pairs
 
 Array = npt.NDArray[Any]
 Window = tuple[int, int, int, int, int, int]
@@ -130,11 +132,34 @@ def max_pool_derivative_part(g: Array, places: Array, out: Array, window: Window
 
 
 @kernel()
+def _halves(window: Window, height: int, width: int, rows: int, columns: int) -> bool:
+    """Whether windows of 2 x 2 side by side cover the plane: the common case, worth code of its own."""
+    kh, kw, sh, sw, top, left = window
+    side_by_side = kh == 2 and kw == 2 and sh == 2 and sw == 2 and top == 0 and left == 0
+    return side_by_side and height == 2 * rows and width == 2 * columns
+
+
+@kernel()
 def average_pool_part(x: Array, out: Array, window: Window, begin: int, end: int) -> None:
     """Mean of the cells of every window that lie inside."""
     kh, kw, sh, sw, top, left = window
     height, width = x.shape[1:]
     rows, columns = out.shape[1:]
+    if _halves(window, height, width, rows, columns):
+        if end > begin:  # the planes follow each other: all their rows are done as those of one
+            source, target, count = x[begin].ctypes.data, out[begin].ctypes.data, (end - begin) * rows
+            for j in range(0, columns, LANES):
+                run = min(LANES, columns - j)
+                average_pairs(source + 8 * j, width, target + 4 * j, columns, count, run)
+        return
+    if rows == 1 and columns == 1 and top == 0 and left == 0 and kh >= height and kw >= width:
+        for p in range(begin, end):
+            total = f4(0.0)
+            for i in range(height):
+                for j in range(width):
+                    total += x[p, i, j]
+            out[p, 0, 0] = total / f4(height * width)
+        return
     for p in range(begin, end):
         for i in range(rows):
             values = out[p, i]
@@ -159,6 +184,13 @@ def average_pool_derivative_part(g: Array, out: Array, window: Window, begin: in
     kh, kw, sh, sw, top, left = window
     height, width = out.shape[1:]
     rows, columns = g.shape[1:]
+    if _halves(window, height, width, rows, columns):
+        if end > begin:
+            source, target, count = g[begin].ctypes.data, out[begin].ctypes.data, (end - begin) * rows
+            for j in range(0, columns, LANES):
+                run = min(LANES, columns - j)
+                share_among_pairs(source + 4 * j, columns, target + 8 * j, width, count, run)
+        return
     for p in range(begin, end):
         plane = out[p]
         for i in range(height):

@@ -153,6 +153,64 @@ def add_grid_to_seconds(  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def average_pairs(context, source, line, target, target_line, count, width):  # type: ignore[no-untyped-def]
+    """``count`` rows: target[l] = mean of the 2 x 2 floats at source[2 l] and source[line + 2 l], l < width <= LANES.
+
+    The next row of the source lies 2 ``line`` floats on, that of the target ``target_line``.
+    """
+    signature = types.void(*[_INT] * 6)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, line, target, target_line, count, width = args
+        wide, narrow = Masked(builder.module, 2 * LANES), Masked(builder.module, LANES)
+        inside = wide.between(builder, const(0), builder.shl(width, const(1)))
+        written = narrow.between(builder, const(0), width)
+        halves = [ir.Constant(ir.VectorType(I32, LANES), list(range(first, 2 * LANES, 2))) for first in (0, 1)]
+        quarter = ir.Constant(narrow.kind, [0.25] * LANES)
+
+        def body(source: Any, target: Any) -> None:
+            total = None
+            for address in (source, builder.add(source, in_bytes(builder, line))):
+                value = wide.load(builder, address, inside)
+                for half in halves:
+                    part = builder.shuffle_vector(value, ir.Constant(wide.kind, ir.Undefined), half)
+                    total = part if total is None else builder.fadd(total, part)
+            narrow.store(builder, builder.fmul(total, quarter), target, written)
+
+        one = const(1)
+        _grid(builder, (source, builder.shl(line, one), one, target, target_line, one, count, one), body)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def share_among_pairs(context, source, source_line, target, line, count, width):  # type: ignore[no-untyped-def]
+    """The way back of ``average_pairs``: a quarter of source[l] to each of the four places of ``target``."""
+    signature = types.void(*[_INT] * 6)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, source_line, target, line, count, width = args
+        wide, narrow = Masked(builder.module, 2 * LANES), Masked(builder.module, LANES)
+        inside = narrow.between(builder, const(0), width)
+        written = wide.between(builder, const(0), builder.shl(width, const(1)))
+        spread = ir.Constant(ir.VectorType(I32, 2 * LANES), [i // 2 for i in range(2 * LANES)])
+        quarter = ir.Constant(narrow.kind, [0.25] * LANES)
+
+        def body(source: Any, target: Any) -> None:
+            value = builder.fmul(narrow.load(builder, source, inside), quarter)
+            value = builder.shuffle_vector(value, ir.Constant(narrow.kind, ir.Undefined), spread)
+            for address in (target, builder.add(target, in_bytes(builder, line))):
+                wide.store(builder, value, address, written)
+
+        one = const(1)
+        _grid(builder, (source, source_line, one, target, builder.shl(line, one), one, count, one), body)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
 def peek(context, address):  # type: ignore[no-untyped-def]
     """The float at an address."""
 
