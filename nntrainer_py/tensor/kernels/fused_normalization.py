@@ -1,6 +1,8 @@
 """Batch normalization with relu over ``x[outer, channel, inner]``; see operations/fused_normalization.py.
 
 Sums run over a row in float32 and over rows in float64, as in normalization.py; every channel belongs to one part.
+Products and sums are spelled as ``fma``, which the compiler cannot rearrange: it makes several loops of each of these (for
+operands that share memory and not, for vectors and the rest), and all must round alike.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.exponential import fma
 from nntrainer_py.tensor.kernels.fork_join import fork_join
 
 Array = npt.NDArray[np.float32]
@@ -36,12 +39,12 @@ def normalize_relu_part(
         if addend.size:
             for n in range(outer):
                 for i in range(inner):
-                    v = scale * (x[n, c, i] - m) + b + addend[n, c, i]
+                    v = fma(scale, x[n, c, i] - m, b) + addend[n, c, i]
                     out[n, c, i] = f4(0.0) if v <= f4(0.0) else v
         else:
             for n in range(outer):
                 for i in range(inner):
-                    v = scale * (x[n, c, i] - m) + b
+                    v = fma(scale, x[n, c, i] - m, b)
                     out[n, c, i] = f4(0.0) if v <= f4(0.0) else v
 
 
@@ -86,7 +89,7 @@ def relu_sums_part(
             first, second = f4(0.0), f4(0.0)
             for i in range(inner):
                 d = x[n, c, i] - m
-                v = scale * d + b
+                v = fma(scale, d, b)
                 passed = f4(0.0) if v <= f4(0.0) else g[n, c, i]
                 first += passed
                 second += passed * d
@@ -140,9 +143,9 @@ def relu_derivative_part(
         for n in range(outer):
             for i in range(inner):
                 d = x[n, c, i] - m
-                v = scale * d + b
+                v = fma(scale, d, b)
                 passed = f4(0.0) if v <= f4(0.0) else g[n, c, i]
-                out[n, c, i] = scale * (passed - level - d * slope)
+                out[n, c, i] = scale * fma(-d, slope, passed - level)
 
 
 @kernel(forks=True)
