@@ -14,7 +14,7 @@ from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.micro_kernel import LANES
-from nntrainer_py.tensor.kernels.vectors import average_pairs, share_among_pairs
+from nntrainer_py.tensor.kernels.vectors import average_pairs, largest_of_pairs, share_among_pairs
 
 Array = npt.NDArray[Any]
 Window = tuple[int, int, int, int, int, int]
@@ -61,6 +61,14 @@ def _best_of_edge(
 
 
 @kernel()
+def _halves(window: Window, height: int, width: int, rows: int, columns: int) -> bool:
+    """Whether windows of 2 x 2 side by side cover the plane: the common case, worth code of its own."""
+    kh, kw, sh, sw, top, left = window
+    side_by_side = kh == 2 and kw == 2 and sh == 2 and sw == 2 and top == 0 and left == 0
+    return side_by_side and height == 2 * rows and width == 2 * columns
+
+
+@kernel()
 def max_pool_part(
     x: Array, out: Array, places: Array, window: Window, work: Array, part: int, begin: int, end: int
 ) -> None:
@@ -71,6 +79,14 @@ def max_pool_part(
     kh, kw, sh, sw, top, left = window
     height, width = x.shape[1:]
     rows, columns = out.shape[1:]
+    if _halves(window, height, width, rows, columns) and places.itemsize == 1:
+        if end > begin:
+            source, target, count = x[begin].ctypes.data, out[begin].ctypes.data, (end - begin) * rows
+            for j in range(0, columns, LANES):
+                run = min(LANES, columns - j)
+                place = places[begin].ctypes.data + j
+                largest_of_pairs(source + 8 * j, width, target + 4 * j, place, columns, count, run)
+        return
     marks = work[part]
     first = min((left + sw - 1) // sw, columns)
     last = max(min((width - kw + left) // sw + 1, columns), first)
@@ -129,14 +145,6 @@ def max_pool_derivative_part(g: Array, places: Array, out: Array, window: Window
             for j in range(g.shape[2]):
                 place = np.int64(places[p, i, j])
                 plane[i * sh - top + place // kw, j * sw - left + place % kw] += g[p, i, j]
-
-
-@kernel()
-def _halves(window: Window, height: int, width: int, rows: int, columns: int) -> bool:
-    """Whether windows of 2 x 2 side by side cover the plane: the common case, worth code of its own."""
-    kh, kw, sh, sw, top, left = window
-    side_by_side = kh == 2 and kw == 2 and sh == 2 and sw == 2 and top == 0 and left == 0
-    return side_by_side and height == 2 * rows and width == 2 * columns
 
 
 @kernel()

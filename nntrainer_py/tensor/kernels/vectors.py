@@ -185,6 +185,55 @@ def average_pairs(context, source, line, target, target_line, count, width):  # 
 
 
 @intrinsic
+def largest_of_pairs(  # type: ignore[no-untyped-def]
+    context, source, line, target, places, target_line, count, width
+):
+    """``count`` rows, laid out as in ``average_pairs``: the largest of 2 x 2 floats and, as a byte, which it was.
+
+    The first of equal ones wins, NaN wins over all.
+    """
+    signature = types.void(*[_INT] * 7)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, line, target, places, target_line, count, width = args
+        module = builder.module
+        wide, narrow = Masked(module, 2 * LANES), Masked(module, LANES)
+        inside = wide.between(builder, const(0), builder.shl(width, const(1)))
+        written = narrow.between(builder, const(0), width)
+        halves = [ir.Constant(ir.VectorType(I32, LANES), list(range(first, 2 * LANES, 2))) for first in (0, 1)]
+        marks = ir.VectorType(ir.IntType(8), LANES)
+        kind = ir.FunctionType(ir.VoidType(), [marks, marks.as_pointer(), I32, ir.VectorType(I1, LANES)])
+        store_marks = cgutils.get_or_insert_function(module, kind, f"llvm.masked.store.v{LANES}i8.p0")
+
+        def body(source: Any, target: Any) -> None:
+            best, mark, cell = None, ir.Constant(marks, [0] * LANES), 0
+            for address in (source, builder.add(source, in_bytes(builder, line))):
+                value = wide.load(builder, address, inside)
+                for half in halves:
+                    one = builder.shuffle_vector(value, ir.Constant(wide.kind, ir.Undefined), half)
+                    if best is None:
+                        best = one
+                    else:
+                        larger = builder.or_(
+                            builder.fcmp_ordered(">", one, best), builder.fcmp_unordered("uno", one, one)
+                        )
+                        best = builder.select(larger, one, best)
+                        mark = builder.select(larger, ir.Constant(marks, [cell] * LANES), mark)
+                    cell += 1
+            narrow.store(builder, best, target, written)
+            # as many bytes into the places as floats into the target
+            floats = builder.lshr(builder.sub(target, args[2]), const(2))
+            pointer = builder.inttoptr(builder.add(places, floats), marks.as_pointer())
+            builder.call(store_marks, [mark, pointer, ir.Constant(I32, 1), written])
+
+        one = const(1)
+        _grid(builder, (source, builder.shl(line, one), one, target, target_line, one, count, one), body)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
 def share_among_pairs(context, source, source_line, target, line, count, width):  # type: ignore[no-untyped-def]
     """The way back of ``average_pairs``: a quarter of source[l] to each of the four places of ``target``."""
     signature = types.void(*[_INT] * 6)

@@ -1,4 +1,4 @@
-"""Average pooling where 2 x 2 windows cover the plane, which has code of its own."""
+"""Pooling where 2 x 2 windows cover the plane, which has code of its own."""
 
 from __future__ import annotations
 
@@ -37,3 +37,23 @@ def test_one_window_over_the_whole_plane():
     x, out = np.random.default_rng(1).standard_normal((7, 4, 5), np.float32), np.empty((7, 1, 1), np.float32)
     pooling.average_pool_part(x, out, (4, 5, 1, 1, 0, 0), 0, 7)
     np.testing.assert_allclose(out[:, 0, 0], x.astype(float).mean((1, 2)), atol=1e-6)
+
+
+@pytest.mark.parametrize(("planes", "rows", "columns"), [(1, 1, 1), (3, 2, 5), (2, 4, 16), (5, 3, 37)])
+def test_largest_of_pairs(planes, rows, columns):
+    rng = np.random.default_rng(columns)
+    x = rng.integers(-2, 3, (planes, 2 * rows, 2 * columns)).astype(np.float32)  # many equal ones
+    x[rng.random(x.shape) < 0.1] = np.nan
+    x[rng.random(x.shape) < 0.1] = -np.inf
+    x[0, :2, :2] = -np.inf
+    room, marks = np.full(2 + planes * rows * columns, 7, np.float32), np.full(2 + planes * rows * columns, 9, np.uint8)
+    out, places = room[1:-1].reshape(planes, rows, columns), marks[1:-1].reshape(planes, rows, columns)
+    pooling.max_pool_part(x, out, places, WINDOW, np.empty((1, 64), np.float32), 0, 0, planes)
+    cells = x.reshape(planes, rows, 2, columns, 2).transpose(0, 1, 3, 2, 4).reshape(planes, rows, columns, 4)
+    np.testing.assert_array_equal(out, cells.max(-1))
+    is_number = ~np.isnan(cells).any(-1)
+    np.testing.assert_array_equal(places[is_number], np.argmax(cells, -1)[is_number])
+    chosen = np.take_along_axis(cells, places[..., None].astype(int), -1)[..., 0]
+    np.testing.assert_array_equal(chosen, out)
+    assert (room[[0, -1]] == 7).all()
+    assert (marks[[0, -1]] == 9).all()
