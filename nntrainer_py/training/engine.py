@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,12 @@ from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.memory.arena import Arena
 from nntrainer_py.memory.plan import MemoryPlan
 from nntrainer_py.memory.planner import aligned
+from nntrainer_py.memory.swap import is_movement
 from nntrainer_py.memory.swap_file import Slot, SwapFile
 from nntrainer_py.tensor.operations.record import Call, Phase, Role, Run, Status, StepState, Value
 from nntrainer_py.training.launch import launch
+
+_MEASURED_RUN = 3  # the first runs load kernels and touch memory
 
 
 class Store:
@@ -59,6 +63,28 @@ class Store:
         return sum(block.size for block in self.blocks)
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredCost:
+    """Seconds of one step, and what of it went into computing again and into waiting for the swap file."""
+
+    total: float
+    recomputed: float
+    swapped: float
+
+    @property
+    def slowdown(self) -> float:
+        """Time of the step over that without both."""
+        rest = self.total - self.recomputed - self.swapped
+        return self.total / rest if rest > 0.0 else 1.0
+
+    def __str__(self) -> str:
+        share = 100.0 / self.total if self.total else 0.0
+        return (
+            f"{1e3 * self.total:.1f} ms a step, {share * self.recomputed:.1f} % of it recomputation, "
+            f"{share * self.swapped:.1f} % swapping"
+        )
+
+
 class Program:
     """The bound calls of one plan."""
 
@@ -92,6 +118,15 @@ class Program:
         self.update: list[Call] = []
         #: the call of each operation of the plan, in its order; the three parts above hold the same calls
         self.calls: list[Call] = []
+        self._extra = {
+            position
+            for position, operation in enumerate(plan.operations)
+            if operation.recomputed or is_movement(operation)
+        }
+        self._starts: dict[int, int] = {}  # position of the first call of each part, by identity of the list
+        self.runs = 0
+        self.times: list[float] | None = None  # nanoseconds by position, while somebody measures
+        self.measured: MeasuredCost | None = None
         delayed = any(value.persistent for value in lowered.gradients.values())
         filling = Poison(plan, arena) if poison else None
         for position, operation in enumerate(plan.operations):
@@ -103,11 +138,31 @@ class Program:
                 call = filling.around(position, call)
             self.calls.append(call)
             if not operation.phase.backward:
-                self.forward.append(call)
+                part = self.forward
             elif delayed and operation.phase is Phase.UPDATE:
-                self.update.append(call)
+                part = self.update
             else:
-                self.backward.append(call)
+                part = self.backward
+            self._starts.setdefault(id(part), position)
+            part.append(call)
+
+    def start_of(self, part: list[Call]) -> int:
+        """Position in the plan of the first call of ``forward``, ``backward`` or ``update``."""
+        return self._starts.get(id(part), 0)
+
+    @property
+    def costs_extra(self) -> bool:
+        """Whether anything is computed again or swapped."""
+        return bool(self._extra)
+
+    def settle_times(self) -> None:
+        """What the measured step took becomes `measured`."""
+        if self.times is None:
+            return
+        again = sum(t for i, t in enumerate(self.times) if i in self._extra and self.plan.operations[i].recomputed)
+        moved = sum(t for i, t in enumerate(self.times) if i in self._extra and not self.plan.operations[i].recomputed)
+        self.measured = MeasuredCost(sum(self.times) * 1e-9, again * 1e-9, moved * 1e-9)
+        self.times = None
 
     def array(self, value: Value) -> NDArray[Any]:
         """The memory of a value."""
@@ -126,6 +181,13 @@ class Program:
             return whole
         flat = whole.reshape(-1)[value.root_offset : value.root_offset + value.size]
         return flat.reshape(value.shape)
+
+
+def _timed(calls: Sequence[Call], times: list[float], start: int) -> None:
+    for position, (function, arguments) in enumerate(calls, start):
+        began = time.perf_counter_ns()
+        function(*arguments)
+        times[position] = float(time.perf_counter_ns() - began)
 
 
 class Poison:
@@ -196,6 +258,9 @@ class Engine:
         """Run the forward part; returns the loss (0 without one). Raises before anything was changed by an update."""
         with launch(self.threads, numpy_inside=program.opaque):
             self.state.status[:] = 0
+            program.runs += 1
+            if program.runs == _MEASURED_RUN and program.costs_extra:
+                program.times = [0.0] * len(program.calls)
             self._run(program, program.forward)
         self._check_status(program)
         loss = 0.0
@@ -207,6 +272,7 @@ class Engine:
         """Run the backward part with the updates that need no delay."""
         with launch(self.threads, numpy_inside=program.opaque):
             self._run(program, program.backward)
+        program.settle_times()
         self._check_status(program)
 
     def update(self, program: Program) -> None:
@@ -224,10 +290,13 @@ class Engine:
         self.state.counters[StepState.STEP] += 1
         return loss
 
-    def _run(self, program: Program, calls: Sequence[Call]) -> None:
+    def _run(self, program: Program, calls: list[Call]) -> None:
         try:
-            for function, arguments in calls:
-                function(*arguments)
+            if program.times is None:
+                for function, arguments in calls:
+                    function(*arguments)
+            else:
+                _timed(calls, program.times, program.start_of(calls))
         except BaseException:
             if program.file is not None:
                 program.file.drain()  # nothing may move into memory that another program uses next
@@ -240,11 +309,8 @@ class Engine:
         """
         with launch(self.threads, numpy_inside=program.opaque):
             self.state.status[:] = 0
-            times = []
-            for function, arguments in program.calls:
-                start = time.perf_counter_ns()
-                function(*arguments)
-                times.append(float(time.perf_counter_ns() - start))
+            times = [0.0] * len(program.calls)
+            _timed(program.calls, times, 0)
         return times
 
     def _check_status(self, program: Program) -> None:
