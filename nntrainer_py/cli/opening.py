@@ -55,7 +55,7 @@ def require_trainable(model: Model, errors: list[NNTrainerError]) -> None:
     where = Origin(model.spec.path)
     if not model.spec.has_loss:
         errors.append(UsageError("training needs a loss: add loss to [Model], or a loss layer", origin=where))
-    if model.spec.optimizer is None:
+    if model.spec.optimizer is None and (model.spec.needs_optimizer or not model.spec.has_loss):
         errors.append(UsageError("training needs an optimizer: add an [Optimizer] section", origin=where))
 
 

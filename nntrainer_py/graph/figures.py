@@ -44,6 +44,13 @@ def emit(emitter: Emitter, loss: Layer, before: Layer | None, prediction: Value,
     return {}
 
 
+def emit_choice(emitter: Emitter, output: Value, label: Value) -> dict[str, Value]:
+    """Emit the counting for a layer that looks at a label without being a loss; empty unless both are scores."""
+    if output.dim.features < 2 or output.shape != label.shape:
+        return {}
+    return {CORRECT: emitter.run("count_correct", x=output, t=label, indices=False, threshold=False)}
+
+
 def names(metrics: Mapping[str, Value]) -> tuple[str, ...]:
     """Names of the figures that come of ``Lowered.metrics``."""
     if CORRECT in metrics:

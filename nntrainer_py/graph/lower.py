@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nntrainer_py.errors import DescriptionError, Fault
+from nntrainer_py.errors import DescriptionError, Fault, UsageError
 from nntrainer_py.graph import figures
 from nntrainer_py.graph.fusion import fuse
 from nntrainer_py.layers.base import Layer
@@ -88,7 +88,7 @@ def finalize(nodes: Sequence[Node], batch: int, training: bool) -> list[LayerSha
             continue
         try:
             table.append(_finalize_node(node, table, batch, training, shared))
-        except ValueError as error:
+        except (ValueError, UsageError) as error:
             origin = node.origin
             faults.append(
                 Fault(
@@ -233,7 +233,7 @@ class Lowering:
                 ]
                 self.inputs.extend(values)
             labels: list[Value] = []
-            if self.with_labels and (node.layer.is_loss or (node.layer.needs_label and self.training)):
+            if self.with_labels and (node.layer.is_loss or node.layer.needs_label):
                 label_dim = getattr(node.layer, "label_dim", None)
                 dim = label_dim(row.outputs[0]) if label_dim is not None else row.outputs[0]
                 labels = [self.emitter.value(f"{node.name}:label", dim.shape, Role.LABEL)]
@@ -251,6 +251,8 @@ class Lowering:
             _methods(node.layer).forward(context)
             if node.layer.is_loss:
                 self.predictions.append(values[0])
+            elif self.with_metrics and labels and not self.metrics:
+                self.metrics = figures.emit_choice(self.emitter, context.outputs[0], labels[0])
             self.losses.extend(context.losses)
         if self.losses:
             self._regularization()

@@ -30,6 +30,12 @@ TENSOR_TYPES = (
 FLOAT_TYPES = ("FP16-FP16", "FP16-FP32", "FP32-FP16", "FP32-FP32")
 CONVOLUTIONS = ("auto", "direct", "winograd2", "winograd4")
 
+KNN, LOGISTIC_REGRESSION, REGRESSION = "knn", "logistic_regression", "regression"
+#: the words of ``type`` that mean something; NNTrainer ignores the key, so that others are accepted with a notice
+MODEL_TYPES = (KNN, LOGISTIC_REGRESSION, "neuralnetwork", REGRESSION)
+#: the loss that a type means where none is said
+LOSS_OF_TYPE = {LOGISTIC_REGRESSION: "cross", REGRESSION: "mse"}
+
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", 1):
     _UNITS |= {_letter: 1024**_power, f"{_letter}B": 1024**_power, f"{_letter}IB": 1024**_power}
@@ -71,11 +77,40 @@ class BytesKind(Kind[int]):
         return ["", "0", "-1MB", "MB", "64XB", "1e6", "1.MB", "9" * 5000, "64MB64MB"]
 
 
+class ModelTypeKind(Kind[str]):
+    """What a model is for: one of `MODEL_TYPES`, or any other word, which means nothing."""
+
+    expectation = "one of " + ", ".join(MODEL_TYPES)
+
+    def parse(self, text: str, warn: Warn = warn_python) -> str:
+        return bare(text).lower().replace("-", "_").replace(" ", "_")
+
+    def convert(self, value: object, warn: Warn = warn_python) -> str:
+        raise self.refuse(value)
+
+    def format(self, value: str) -> str:
+        return value
+
+    def describe(self) -> str:
+        return f"{', '.join(MODEL_TYPES)}; another word has no effect"
+
+    def good_examples(self) -> list[str]:
+        return [*MODEL_TYPES, "NeuralNetwork", "logistic-regression", "KNN"]
+
+    def bad_examples(self) -> list[str]:
+        return []
+
+
 class ModelSection(Configurable):
     """The settings of a model and its run; the defaults are NNTrainer's."""
 
     keyword = "Model"
 
+    type = Property[str | None](
+        ModelTypeKind(), None, doc="knn, logistic_regression and regression add what such a model needs and lacks."
+    )
+    num_class = positive_int(None, doc="Number of classes of a knn whose last layer takes no label.")
+    neighbours = positive_int(None, doc="How many samples vote in such a knn; unset: the nearest mean of a class.")
     epochs = positive_int(1, doc="Epochs to train in total.")
     batch_size = positive_int(1, doc="Samples in a training batch.")
     loss = Property[str | None](

@@ -8,7 +8,7 @@ from typing import Any
 
 from nntrainer_py.errors import Faults, Origin, UsageError, did_you_mean
 from nntrainer_py.graph.ini import IniFile, Section
-from nntrainer_py.graph.model_section import ModelSection
+from nntrainer_py.graph.model_section import MODEL_TYPES, ModelSection
 from nntrainer_py.graph.obsolete import MODEL_KEYS, obsolete
 from nntrainer_py.graph.paths import find
 from nntrainer_py.graph.spec import DATASET_USES, SectionSpec
@@ -25,7 +25,6 @@ _SPELLED = {"model": "Model", "optimizer": "Optimizer", SCHEDULER: "LearningRate
 
 #: keys of ``[Model]`` that NNTrainer reads and ignores, and why
 _WITHOUT_EFFECT = {
-    "type": "the layers say what the model is",
     "tensor_type": "model_tensor_type = FP32-FP32 is in force",
     "tensor_format": "NCHW is in force",
 }
@@ -90,6 +89,10 @@ class Specials:
             else:
                 mine.append(entry)
         self.model = ModelSection.from_texts(mine, self.faults, self.ini.origin(section))
+        if self.model is not None and self.model.type not in (None, *MODEL_TYPES):
+            word, where = next((text, at) for key, text, at in mine if key == "type")
+            known = f"one of {', '.join(MODEL_TYPES)} has{did_you_mean(self.model.type or '', MODEL_TYPES)}"
+            self.faults.warn(f"'{word[:60]}' has no effect; {known}", where, "type")
         if self.model is not None and self.model.model_tensor_type != "FP32-FP32":
             where = next(at for key, _, at in mine if key == "model_tensor_type")
             self.faults.warn("has no effect; FP32-FP32 is in force", where, "model_tensor_type")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nntrainer_py.errors import Faults, Notice, Origin, UsageError
-from nntrainer_py.graph.model_section import ModelSection
+from nntrainer_py.graph.model_section import KNN, LOSS_OF_TYPE, ModelSection
 from nntrainer_py.graph.names import Names
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.optimizers.base import Optimizer
@@ -94,9 +94,21 @@ class ModelSpec:
         return {use: self.sections[name] for name, use in DATASET_USES.items() if name in self.sections}
 
     @property
+    def loss(self) -> str | None:
+        """The word of the model's loss: what is said, or what a regression means where no layer takes a label."""
+        if self.model.loss is not None or any(takes_label(spec.layer) for spec in self.layers):
+            return self.model.loss
+        return LOSS_OF_TYPE.get(self.model.type or "")
+
+    @property
     def has_loss(self) -> bool:
         """Whether anything can be trained towards: a loss of the model, or a layer that is a loss or takes a label."""
-        return self.model.loss is not None or any(takes_label(spec.layer) for spec in self.layers)
+        return self.loss is not None or self.model.type == KNN or any(takes_label(spec.layer) for spec in self.layers)
+
+    @property
+    def needs_optimizer(self) -> bool:
+        """Whether training is a descent; the layers that only look at labels (k nearest) learn without."""
+        return self.loss is not None or any(spec.layer.is_loss for spec in self.layers)
 
     def layer(self, name: str) -> LayerSpec:
         """The layer of a name; KeyError when there is none."""

@@ -149,13 +149,12 @@ class Saving:
     def _identity(self, loader: BatchLoader) -> dict[str, Any]:
         """What must stay the same for a resumed run to give the same numbers."""
         spec = self._model.spec
-        assert spec.optimizer is not None
         scheduler = spec.scheduler
         return {
             "seed": self._model.compiled.options.seed,
             "batch_size": loader.batch_size,
             "samples_per_epoch": loader.samples_per_epoch,
             "gradient_accumulation": spec.model.gradient_accumulation,
-            "optimizer": spec.optimizer.keyword,
+            "optimizer": None if spec.optimizer is None else spec.optimizer.keyword,
             "schedule": None if scheduler is None else scheduler.keyword,
         }

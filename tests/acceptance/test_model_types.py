@@ -87,7 +87,9 @@ def test_keys_of_a_knn_elsewhere_are_noticed() -> None:
 
 @pytest.mark.parametrize(("unit", "last", "loss"), [(1, "sigmoid", "cross_sigmoid"), (3, "softmax", "cross_softmax")])
 def test_logistic_regression(unit: int, last: str, loss: str) -> None:
-    text = f"[Model]\ntype = logistic_regression\nbatch_size = 10\n[Optimizer]\ntype = sgd\nlearning_rate = 0.3\n{INPUT}"
+    text = (
+        f"[Model]\ntype = logistic_regression\nbatch_size = 10\n[Optimizer]\ntype = sgd\nlearning_rate = 0.3\n{INPUT}"
+    )
     out = f"[out]\ntype = fully_connected\nunit = {unit}\n"
     short = model(text + out)
     long = model(f"{text}{out}activation = {last}\n".replace("type = logistic_regression", "loss = cross"))
@@ -101,7 +103,9 @@ def test_logistic_regression(unit: int, last: str, loss: str) -> None:
 
 
 def test_regression_is_mse_unless_a_loss_is_said() -> None:
-    text = f"[Model]\ntype = regression\n{{}}\n[Optimizer]\ntype = sgd\n{INPUT}[out]\ntype = fully_connected\nunit = 2\n"
+    text = (
+        f"[Model]\ntype = regression\n{{}}\n[Optimizer]\ntype = sgd\n{INPUT}[out]\ntype = fully_connected\nunit = 2\n"
+    )
     assert model(text.format("")).compiled.graph("train").nodes[-1].layer.keyword == "mse"
     assert model(text.format("loss = huber")).compiled.graph("train").nodes[-1].layer.keyword == "huber"
     own = model(text.format("") + "[loss]\ntype = mae\n").compiled.graph("train").nodes
@@ -109,7 +113,9 @@ def test_regression_is_mse_unless_a_loss_is_said() -> None:
 
 
 def test_other_words_do_nothing_and_say_so() -> None:
-    text = f"[Model]\ntype = {{}}\nloss = mse\n[Optimizer]\ntype = sgd\n{INPUT}[out]\ntype = fully_connected\nunit = 2\n"
+    text = (
+        f"[Model]\ntype = {{}}\nloss = mse\n[Optimizer]\ntype = sgd\n{INPUT}[out]\ntype = fully_connected\nunit = 2\n"
+    )
     assert load_text(text.format("NeuralNetwork")).notices == ()
     (notice,) = load_text(text.format("logistic_regresion")).notices
     assert "'logistic_regresion' has no effect" in str(notice)

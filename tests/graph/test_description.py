@@ -165,7 +165,14 @@ def test_u010_loss_as_key_and_as_layer_are_the_same_graph() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[Model]\nType = NeuralNetwork\n" + IN, ["2: [Model] type: has no effect; the layers say what the model is"]),
+        ("[Model]\nType = NeuralNetwork\n" + IN, []),
+        (
+            "[Model]\nType = network\n" + IN,
+            [
+                "2: [Model] type: 'network' has no effect; one of knn, logistic_regression, neuralnetwork, "
+                "regression has; did you mean 'neuralnetwork'?"
+            ],
+        ),
         ("[Model]\ntensor_format = NHWC\n" + IN, ["2: [Model] tensor_format: has no effect; NCHW is in force"]),
         (
             "[Model]\nLearning_rate = 1\nloss = mse\n[Optimizer]\ntype = sgd\n" + IN + OUT,

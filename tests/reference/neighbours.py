@@ -1,4 +1,4 @@
-"""Twins of the nearest class mean."""
+"""Twins of the nearest class mean and of the nearest samples."""
 
 from __future__ import annotations
 
@@ -22,4 +22,34 @@ def centroid_update(reads, attributes, state):
     return {"map": means, "num_samples": counts}
 
 
-REFERENCE = {"centroid_distance": centroid_distance, "centroid_update": centroid_update}
+def neighbour_votes(reads, attributes, state):
+    classes = reads["classes"].reshape(-1)
+    count = min(int(reads["stored"].reshape(-1)[0]), classes.size)
+    samples = reads["samples"].reshape(classes.size, -1)[:count]
+    out = np.zeros((len(reads["x"]), attributes["num_class"]))
+    for row, x in zip(out, reads["x"].reshape(len(out), -1), strict=True):
+        nearest = np.argsort(np.linalg.norm(samples - x, axis=1), kind="stable")[: attributes["neighbours"]]
+        for sample in nearest:
+            row[int(classes[sample])] += 1 / len(nearest)
+    return {"out": out}
+
+
+def neighbour_store(reads, attributes, state):
+    classes, stored = reads["classes"].reshape(-1).copy(), reads["stored"].reshape(-1).copy()
+    samples = reads["samples"].reshape(classes.size, -1).copy()
+    labels = reads["label"].reshape(len(reads["x"]), -1)
+    for x, label in zip(reads["x"].reshape(len(labels), -1), labels, strict=True):
+        count, k = int(stored[0]), np.argmax(label)
+        kept = slice(0, min(count, classes.size))
+        if not ((samples[kept] == x).all(axis=1) & (classes[kept] == k)).any():
+            samples[count % classes.size], classes[count % classes.size] = x, k
+            stored[0] = count + 1 if count + 1 < 2 * classes.size else classes.size
+    return {"samples": samples, "classes": classes, "stored": stored}
+
+
+REFERENCE = {
+    "centroid_distance": centroid_distance,
+    "centroid_update": centroid_update,
+    "neighbour_votes": neighbour_votes,
+    "neighbour_store": neighbour_store,
+}

@@ -36,7 +36,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "arithmetic": ("binary",),
     "unary": ("unary", "unary_derivative", "round_to"),
     "resample": ("bilinear", "bilinear_derivative"),
-    "neighbours": ("centroid_distance", "centroid_update"),
+    "neighbours": ("centroid_distance", "centroid_update", "neighbour_votes", "neighbour_store"),
     "recurrent": (
         "rnn", "rnn_derivative", "lstm", "lstm_derivative", "gru", "gru_derivative", "recurrent_gradient",
     ),  # fmt: skip
