@@ -64,7 +64,8 @@ VALUES = [
     "é", "true", "false", "none", "same", "valid", "1,1", "3,3,3", "1,,1", ",", "2147483647,2147483647", "40,40",
     "1:1:1000000000", "x" * 1500, "relu", "softmax", "mse", "cross", "max", "global_average", "fully_connected",
     "conv2d", "conv1d", "lstm", "split", "concat", "addition", "rnn", "embedding", "reshape", "permute", "identity",
-    "matmul", "multiply", "slice", "upsample2d", "layer_normalization", "model.ini", "train.dat", ".", "unit=3 | activation=relu",
+    "matmul", "multiply", "slice", "upsample2d", "layer_normalization", "model.ini", "train.dat", ".",
+    "unit=3 | activation=relu",
 ]  # fmt: skip
 KEYS = [
     "unit", "kernel_size", "filters", "stride", "padding", "axis", "input_layers", "input_shape", "type", "activation",
