@@ -18,7 +18,6 @@ from nntrainer_py.data.loader import Batch, BatchLoader
 from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.errors import NumericalError, UsageError, did_you_mean
-from nntrainer_py.formats import bin as bin_format
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.graph.description import load_ini, load_text
 from nntrainer_py.graph.lower import Lowered
@@ -26,8 +25,7 @@ from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.optimizers.base import Optimizer
-from nntrainer_py.tensor.operations.record import StepState
-from nntrainer_py.training import checkpoint, micro_batches
+from nntrainer_py.training import checkpoint, micro_batches, weight_files
 from nntrainer_py.training.callbacks import Callback, TrainingResult
 from nntrainer_py.training.compiled import Compiled, Mode, Options
 from nntrainer_py.training.progress import progress_callbacks
@@ -330,25 +328,8 @@ class Model:
         """
         if Path(path).suffix == ".safetensors":
             checkpoint.save_model(Path(path), self)
-            return
-        lowered = self.lowered()
-        weights = self.compiled.weights(lowered)
-        optimizer = self.spec.optimizer
-        adam = optimizer is not None and optimizer.keyword == "adam" and lowered.training
-        iteration = int(self.compiled.state.counters[StepState.ITERATION])
-        moments = None
-        if adam and (iteration > 0 if training_state is None else training_state):
-            state = self.compiled.optimizer_state(lowered)
-            moments = {key: (state[f"{key}:m"], state[f"{key}:v"]) for key in lowered.gradients}
-        counted = lowered.training
-        bin_format.save(
-            path,
-            weights,
-            adam=adam,
-            moments=moments,
-            epoch=self.epoch if counted else None,
-            iteration=iteration if counted else None,
-        )
+        else:
+            weight_files.save_bin(Path(path), self, training_state)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read weights (of a ``.bin`` also Adam's moments and counters, where it has them and the model uses them).
@@ -357,22 +338,8 @@ class Model:
         """
         if Path(path).suffix == ".safetensors":
             checkpoint.load_weights(Path(path), self)
-            return
-        lowered = self.lowered()
-        weights = self.compiled.weights(lowered)
-        trainable = [weight.key for weight in lowered.weights if weight.trainable]
-        trained = list(lowered.gradients) if lowered.training else trainable
-        found = bin_format.load(Path(path), weights, trained, trainable)
-        for name, array in found.weights.items():
-            np.copyto(weights[name], array)
-        if found.moments and self.spec.optimizer is not None and self.spec.optimizer.keyword == "adam":
-            state = self.compiled.optimizer_state(lowered)
-            for key, (first, second) in found.moments.items():
-                np.copyto(state[f"{key}:m"], first)
-                np.copyto(state[f"{key}:v"], second)
-        if found.epoch is not None and lowered.training:
-            self.epoch = found.epoch
-            self.compiled.state.counters[StepState.ITERATION] = found.iteration or 0
+        else:
+            weight_files.load_bin(Path(path), self)
 
     def _batch_arrays(self, x: Arrays, y: Arrays) -> tuple[list[NDArray[Any]], list[NDArray[Any]], int]:
         """Float32 arrays of one batch, class indices expanded, labels checked."""
