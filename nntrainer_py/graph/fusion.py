@@ -151,7 +151,7 @@ def rectify_products(operations: Sequence[Operation], wanted: Set[Value]) -> lis
 
 
 def rectify_normalization(operations: Sequence[Operation], wanted: Set[Value]) -> list[Operation]:
-    """batch_normalize, (add_n of two,) relu -> one operation; the masks of the way back into its sums and derivative."""
+    """batch_normalize, (add_n of two,) relu -> one operation; masks of the way back into sums and derivative."""
     uses, edit = Uses(operations, wanted), _Edit()
     position = {id(operation): place for place, operation in enumerate(operations)}
     for operation in operations:

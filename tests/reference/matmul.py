@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 
 def matmul(reads, attributes, state):
     a, b = reads["a"], reads["b"]
@@ -12,6 +14,8 @@ def matmul(reads, attributes, state):
     out = a @ b
     if "bias" in reads:
         out = out + reads["bias"].reshape(-1)
+    if attributes.get("activation") == "relu":
+        out = np.maximum(out, 0.0)
     return {"out": out}
 
 

@@ -1,4 +1,4 @@
-"""Gradient descent on the weight of a matrix product in the product itself: no gradient is stored. See graph/fusion.py."""
+"""Gradient descent on the weight of a matrix product in the product itself, without a gradient; see graph/fusion.py."""
 
 from __future__ import annotations
 
