@@ -1,4 +1,4 @@
-"""Who may compute now: one launch at a time in a process, with the right number of threads, and never in a forked child.
+"""Who may compute now: one launch at a time in a process, with the right number of threads, never in a forked child.
 
 Numba's threading layers are not safe against two launches at once (its workqueue aborts the process), nor a fork
 (libgomp ends the child). So every part of a step runs under one lock, and a child of a process that has computed in
