@@ -25,7 +25,8 @@ class LayerRow:
     """One layer: shapes are (channel, height, width), one for each output; ``memory`` is where its output lies.
 
     ``memory`` is ``in place`` when the output takes the place of an input, ``view`` when it is the same numbers in
-    another shape, ``own`` otherwise. ``trainable`` are those of the ``parameters`` that learn.
+    another shape, ``fused`` when it never lies in memory, being computed in one with what follows; ``own`` otherwise.
+    ``trainable`` are those of the ``parameters`` that learn.
     """
 
     name: str
@@ -188,6 +189,7 @@ def _notes(model: Model) -> tuple[str, ...]:
 
 def _rows(graph: Graph, lowered: Lowered, plan: MemoryPlan) -> tuple[LayerRow, ...]:
     counted: set[str] = set()
+    places = _places(graph, lowered, plan)
     rows = []
     for row, node in zip(lowered.table, graph.nodes, strict=True):
         fresh = [weight for weight in row.weights if weight.key not in counted]
@@ -195,23 +197,31 @@ def _rows(graph: Graph, lowered: Lowered, plan: MemoryPlan) -> tuple[LayerRow, .
         outputs = tuple((dim.channel, dim.height, dim.width) for dim in row.outputs)
         parameters = sum(weight.dim.size for weight in fresh)
         learns = sum(weight.dim.size for weight in fresh if weight.trainable) if row.trainable else 0
-        sources = [lowered.node_outputs.get(graph.nodes[k].name, [])[i:] for k, i in node.inputs]
-        inputs = [values[0] for values in sources if values]
-        rows.append(
-            LayerRow(row.name, row.keyword, outputs, parameters, learns, _where(lowered, plan, node.name, inputs))
-        )
+        rows.append(LayerRow(row.name, row.keyword, outputs, parameters, learns, places[node.name]))
     return tuple(rows)
 
 
-def _where(lowered: Lowered, plan: MemoryPlan, name: str, inputs: list[Any]) -> str:
-    roots = {value.root for value in inputs}
-    buffers = {id(plan.where[root]) for root in roots if root in plan.where}
-    outputs = [value.root for value in lowered.node_outputs.get(name, [])]
-    if any(root in roots for root in outputs):
-        return "view"
-    if any(root in plan.where and id(plan.where[root]) in buffers for root in outputs):
-        return "in place"
-    return "own"
+def _places(graph: Graph, lowered: Lowered, plan: MemoryPlan) -> dict[str, str]:
+    """`LayerRow.memory` by name of the layer."""
+    found: dict[str, str] = {}
+    roots: list[list[Value]] = []  # by layer: what its readers read, through fused layers to what lies in memory
+    for node in graph.nodes:
+        outputs = [value.root for value in lowered.node_outputs.get(node.name, [])]
+        inputs = [root for producer, _ in node.inputs for root in roots[producer]]
+        there = [root for root in outputs if root in plan.where or root.persistent]
+        if outputs and not there:
+            found[node.name] = "fused"
+            roots.append(inputs)
+            continue
+        buffers = {id(plan.where[root]) for root in inputs if root in plan.where}
+        if any(root in inputs for root in there):
+            found[node.name] = "view"
+        elif any(root in plan.where and id(plan.where[root]) in buffers for root in there):
+            found[node.name] = "in place"
+        else:
+            found[node.name] = "own"
+        roots.append(there)
+    return found
 
 
 def _persistent(lowered: Lowered, on_file: Mapping[Value, object]) -> dict[str, int]:
@@ -261,7 +271,7 @@ def layer_table(layout: Layout) -> str:
             row.type,
             ", ".join(map(shape, row.outputs)) or "-",
             f"{row.parameters:,}" if row.parameters else "-",
-            {"own": "no", "in place": "yes", "view": "view"}[row.memory],
+            {"own": "no", "in place": "yes"}.get(row.memory, row.memory),
         ]
         for row in layout.layers
     ]
