@@ -140,12 +140,20 @@ def relu_derivative_part(
         level = f4(dbeta[c] / count)
         slope = f4(dgamma[c] * inverse / count)
         m, b = mean[c], beta[c]
-        for n in range(outer):
-            for i in range(inner):
-                d = x[n, c, i] - m
-                v = fma(scale, d, b)
-                passed = f4(0.0) if v <= f4(0.0) else g[n, c, i]
-                out[n, c, i] = scale * fma(-d, slope, passed - level)
+        # g is read in any case: a load that depends on v would keep the loop from vectors. So would two names for one
+        # piece of memory, hence the loop of its own for a derivative that takes the place of g.
+        if out.ctypes.data == g.ctypes.data:
+            for n in range(outer):
+                for i in range(inner):
+                    d, incoming = x[n, c, i] - m, out[n, c, i]
+                    passed = f4(0.0) if fma(scale, d, b) <= f4(0.0) else incoming
+                    out[n, c, i] = scale * fma(-d, slope, passed - level)
+        else:
+            for n in range(outer):
+                for i in range(inner):
+                    d, incoming = x[n, c, i] - m, g[n, c, i]
+                    passed = f4(0.0) if fma(scale, d, b) <= f4(0.0) else incoming
+                    out[n, c, i] = scale * fma(-d, slope, passed - level)
 
 
 @kernel(forks=True)
