@@ -366,12 +366,12 @@ class Lowering:
             self._update(weight, scale)
 
     def _outputs(self) -> list[Value]:
-        consumed = {connection for node in self.nodes for connection in node.inputs}
+        consumed = {producer for node in self.nodes for producer, _ in node.inputs}
         return [
             value
             for position, context in enumerate(self.contexts)
-            for index, value in enumerate(context.outputs)
-            if (position, index) not in consumed
+            if position not in consumed  # an output that nobody reads beside one that is read is none of the model
+            for value in context.outputs
         ]
 
 

@@ -5,17 +5,17 @@ They run in NNTrainer's order (`PASSES`), on which the canonical order of layers
 
 from __future__ import annotations
 
-import copy
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nntrainer_py.errors import Faults, UsageError
 from nntrainer_py.graph.loss_words import CROSS, CROSS_LOSSES
-from nntrainer_py.graph.model_section import ModelSection
+from nntrainer_py.graph.model_section import KNN, LOGISTIC_REGRESSION, ModelSection
 from nntrainer_py.graph.names import hint
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec, layer_class, takes_label
-from nntrainer_py.layers.base import Layer
+from nntrainer_py.graph.unroll import names_made, unroll
+from nntrainer_py.graph.variants import with_properties
 from nntrainer_py.properties import Connection
 from nntrainer_py.registry import LAYERS
 
@@ -79,7 +79,7 @@ def previous_input(layers: Layers, setting: Setting) -> Layers:
 
 def known_connections(layers: Layers, setting: Setting) -> Layers:
     """Every layer that is named exists, and every layer without input says its shape."""
-    names = {spec.name for spec in layers}
+    names = {spec.name for spec in layers} | names_made(layers)
     faults = setting.faults
     for position, spec in enumerate(layers):
         for connection in spec.inputs or ():
@@ -132,6 +132,48 @@ def _owners(layers: Layers, faults: Faults) -> dict[str, LayerSpec]:
         owner = owners.get(last.name, last)
         owners |= dict.fromkeys(chain, owner)
     return owners
+
+
+def model_type(layers: Layers, setting: Setting) -> Layers:
+    """What ``[Model] type`` means and no section says: the activation of a logistic regression, the votes of a knn."""
+    if setting.model.type not in (KNN, LOGISTIC_REGRESSION):
+        _unused_keys(setting)
+        return layers
+    read = {connection.name for spec in layers for connection in spec.inputs or ()}
+    if any(takes_label(spec.layer) for spec in layers):
+        _unused_keys(setting)
+        return layers
+    found: Layers = []
+    for spec in layers:
+        found.append(spec)
+        if spec.name in read:
+            continue
+        if setting.model.type == KNN:
+            found.append(_votes(spec, setting))
+        elif spec.layer.activation is None:
+            word = "sigmoid" if getattr(spec.layer, "unit", 1) == 1 else "softmax"
+            found[-1] = replace(spec, layer=with_properties(spec.layer, activation=word))
+    return found
+
+
+def _unused_keys(setting: Setting) -> None:
+    for key in ("num_class", "neighbours"):
+        if key in setting.model.explicit():
+            setting.faults.warn("has no effect; it belongs to a knn without a layer for it", setting.spec.at(key), key)
+
+
+def _votes(last: LayerSpec, setting: Setting) -> LayerSpec:
+    """The layer behind ``last`` that learns the classes."""
+    settings = setting.model
+    properties: dict[str, object] = {"num_class": settings.num_class}
+    keyword = "centroid_knn"
+    if settings.neighbours is not None:
+        keyword = "nearest_neighbours"
+        properties["neighbours"] = settings.neighbours
+    if settings.num_class is None:
+        setting.faults.add("required for a knn, expected a positive integer", setting.spec.at("type"), "num_class")
+        properties["num_class"] = 1
+    return _generated(last, f"{last.name}/{KNN}", keyword, properties, (Connection(last.name),), setting, "type")
 
 
 def multiout(layers: Layers, setting: Setting) -> Layers:
@@ -201,7 +243,7 @@ def loss(layers: Layers, setting: Setting) -> Layers:
 
     ``cross`` takes the place of a last softmax or sigmoid. The loss is called ``<last section>/loss``.
     """
-    word = setting.model.loss
+    word = setting.spec.loss
     if word is None or not setting.training:
         return layers
     read = {connection.name for spec in layers for connection in spec.inputs or ()}
@@ -238,7 +280,8 @@ PASSES: tuple[Pass, ...] = (
     previous_input,
     known_connections,
     shared_weights,
-    # writing out groups that repeat over time belongs here, before the readers of each output are counted
+    unroll,  # before the readers of each output are counted
+    model_type,
     multiout,
     flatten,
     activation,
@@ -260,15 +303,6 @@ def _cross_loss(last: LayerSpec) -> str:
         raise UsageError(
             f"cross needs softmax or sigmoid as the last activation, but '{last.user_name}' ends with {found}"
         ) from None
-
-
-def with_properties(layer: Layer, **values: object) -> Layer:
-    """A copy of a layer with other values of some properties; the spec's own layer stays as the user gave it."""
-    made = copy.copy(layer)
-    made.__dict__["_explicit"] = dict(layer.__dict__.get("_explicit", {}))
-    for name, value in values.items():
-        setattr(made, name, value)
-    return made
 
 
 def _generated(

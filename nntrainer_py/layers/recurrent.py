@@ -195,20 +195,20 @@ class Sequential(RecurrentLayer):
 
 
 class Cell(RecurrentLayer):
-    """One step of a recurrent layer: inputs x and the states before it, outputs the states after it."""
+    """One step of a recurrent layer: inputs x and the states before it (none: zero), outputs the states after it."""
 
     #: the states among the inputs after x
     states: ClassVar[tuple[str, ...]] = ("hidden0",)
 
     def finalize(self, ctx: FinalizeContext) -> None:
-        if len(ctx.inputs) != 1 + len(self.states):
+        if len(ctx.inputs) not in (1, 1 + len(self.states)):
             names = ", ".join(("x", *(f"{name[:-1]} state" for name in self.states)))
             raise ValueError(f"{len(ctx.inputs)} inputs, a {self.keyword} takes {names}")
         x, *before = ctx.inputs
         if x.channel != 1 or x.height != 1:
             raise ValueError(f"input is {x}, a cell takes one step of 1 channel: 1:1:features")
         state = x.replace(width=self.unit)
-        for name, given in zip(self.states, before, strict=True):
+        for name, given in zip(self.states, before, strict=False):  # none at all: the states are zero
             if given != state:
                 raise ValueError(f"the {name[:-1]} state is {given}, it must be {state} for {self.unit} units")
         self.own = self.request(ctx, x.width)
@@ -217,7 +217,7 @@ class Cell(RecurrentLayer):
 
     def forward(self, ctx: LayerEmitter) -> None:
         x, *before = ctx.inputs
-        run = self.run_through(ctx, x, self.own, initial=dict(zip(self.states, before, strict=True)))
+        run = self.run_through(ctx, x, self.own, initial=dict(zip(self.states, before, strict=False)))
         ctx.saved["run"] = run
         ctx.output(*(run.made[name[:-1]] for name in self.states))
 
@@ -233,5 +233,5 @@ class Cell(RecurrentLayer):
     def calc_derivative(self, ctx: LayerEmitter) -> None:
         back = self.came_back(ctx)
         ctx.derivative(0, self.derivative_of_input(ctx, ctx.saved["run"], back))
-        for index, name in enumerate(self.states, 1):
-            ctx.derivative(index, back[f"d{name}"])
+        for index in range(1, len(ctx.inputs)):
+            ctx.derivative(index, back[f"d{self.states[index - 1]}"])

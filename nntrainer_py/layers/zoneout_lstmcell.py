@@ -56,10 +56,11 @@ class ZoneoutLstmCell(LstmMath, Cell):
 
     def forward(self, ctx: LayerEmitter) -> None:
         x, *before = ctx.inputs
-        run = self.run_through(ctx, x, self.own, initial=dict(zip(self.states, before, strict=True)))
+        run = self.run_through(ctx, x, self.own, initial=dict(zip(self.states, before, strict=False)))
         ctx.saved["run"] = run
-        for index, old in enumerate(before):
-            new = run.made[self.states[index][:-1]]
+        for index, name in enumerate(self.states):
+            new = run.made[name[:-1]]
+            old = before[index] if before else ctx.zeros(new.shape)
             if self._active(ctx, index):
                 new = ctx.run("zoneout", new=new, old=old, **self._mask(ctx, index))
             ctx.output(new)
@@ -81,5 +82,5 @@ class ZoneoutLstmCell(LstmMath, Cell):
 
     def calc_derivative(self, ctx: LayerEmitter) -> None:
         super().calc_derivative(ctx)
-        for index, (_, past) in enumerate(self._shares(ctx), 1):
+        for index, (_, past) in enumerate(self._shares(ctx)[: len(ctx.inputs) - 1], 1):
             ctx.derivative(index, ctx.sum([ctx.derivatives[index], past]))

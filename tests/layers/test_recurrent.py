@@ -104,6 +104,14 @@ CASES = [
         lambda: ZoneoutLstmCell(unit=2, test=True, max_timestep=3, timestep=1),
         [(2, 1, 1, 3), (2, 1, 1, 2), (2, 1, 1, 2)], "zoneout_lstmcell, given masks", outputs=2,
     ),
+    Case(lambda: RnnCell(unit=5), [(3, 1, 1, 7)], "rnncell, first step"),
+    Case(lambda: LstmCell(unit=5), [(3, 1, 1, 7)], "lstmcell, first step", outputs=2),
+    Case(lambda: GruCell(unit=5), [(3, 1, 1, 7)], "grucell, first step"),
+    Case(lambda: GruCell(unit=5, reset_after=False), [(3, 1, 1, 7)], "grucell, first step, reset before"),
+    Case(
+        lambda: ZoneoutLstmCell(unit=3, cell_state_zoneout_rate=0.5), [(2, 1, 1, 2)], "zoneout_lstmcell, first step",
+        outputs=2,
+    ),
     # wide enough for whole and partial panels, several blocks of the inner sums, and threads
     Case(lambda: Lstm(unit=70, return_sequences=True), [(21, 1, 17, 33)], "lstm, large", **LARGE),
     Case(lambda: Gru(unit=75, return_sequences=True), [(21, 1, 17, 33)], "gru, large", **LARGE),
