@@ -42,7 +42,7 @@ def test_every_folder_is_listed_and_explained() -> None:
 
 
 def test_resnet_has_the_published_number_of_parameters(capsys: pytest.CaptureFixture[str]) -> None:
-    """By the table of the paper: convolutions without bias, two numbers a channel for each normalization, the classes."""
+    """By the table of the paper: convolutions without bias, two numbers a channel for each normalization, classes."""
     convolutions, channels, below = 27 * 64, 64, 64
     for width in (64, 128, 256, 512):
         convolutions += 9 * width * (below + 3 * width) + (width * below if width != below else 0)
