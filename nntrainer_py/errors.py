@@ -208,7 +208,14 @@ class DescriptionError(NNTrainerError):
 
 
 class PlanError(NNTrainerError):
-    """No plan fits the memory budget; the message gives the least that would do."""
+    """No plan fits the memory budget; the message gives the least that would do.
+
+    ``smallest`` is that budget in bytes, 0 where it is not known.
+    """
+
+    def __init__(self, message: str, *, origin: Origin | None = None, key: str = "", smallest: int = 0) -> None:
+        super().__init__(message, origin=origin, key=key)
+        self.smallest = smallest
 
 
 class DataError(NNTrainerError):

@@ -15,7 +15,7 @@ from nntrainer_py.memory.listing import Borders, Listing
 from nntrainer_py.memory.moves import Allowed, Move
 from nntrainer_py.memory.nntrainer_planners import PLANNERS
 from nntrainer_py.memory.plan import MemoryPlan, plan
-from nntrainer_py.memory.planner import aligned
+from nntrainer_py.memory.planner import aligned, peak
 from nntrainer_py.memory.search import State, reduce
 from nntrainer_py.memory.swap import is_movement, swap_persistent
 from nntrainer_py.memory.swap_file import Slot
@@ -275,24 +275,16 @@ def _placed(listing: Listing, options: MemoryOptions) -> MemoryPlan:
 
 def _refusal(made: MemoryPlan, total: int, budget: int) -> PlanError:
     """What is missing, and what is alive where it is."""
-    loads = [0] * (len(made.operations) + 2)
-    for request in made.requests:
-        loads[request.first] += aligned(request.size)
-        loads[request.last + 1] -= aligned(request.size)
-    moment, most, alive = 0, 0, 0
-    for position, change in enumerate(loads):
-        alive += change
-        if alive > most:
-            moment, most = position, alive
     resident = total - made.arena
-    moment = min(moment, len(made.operations) - 1)
+    moment = min(peak(made.requests)[0], len(made.operations) - 1)
     operation = made.operations[moment]
     largest = ", ".join(f"{request.name} {_amount(request.size)}" for request in made.alive_at(moment)[:5])
     kept = f"; weights, state and data buffers take {_amount(resident)}" if resident else ""
     return PlanError(
         f"nothing fits a memory budget of {_amount(budget)} ({budget} bytes); the smallest that would do is "
         f"{_amount(total)} ({total} bytes). In the way: at {operation.layer}, {operation.kind.name}, "
-        f"{largest}{kept}"
+        f"{largest}{kept}",
+        smallest=total,
     )
 
 

@@ -116,7 +116,8 @@ def _floor(build: Any, name: str) -> int:
     """The smallest budget, as the refusal of a hopeless one tells it."""
     with pytest.raises(PlanError, match="the smallest that would do is") as caught:
         build(name, memory_budget=1, data_buffers=0).compiled.memory("train", 8)
-    return int(str(caught.value).split("the smallest that would do is")[1].split("(")[1].split()[0])
+    assert f"({caught.value.smallest} bytes)" in str(caught.value)
+    return caught.value.smallest
 
 
 @pytest.mark.parametrize("name", ["lenet", "dropout"])

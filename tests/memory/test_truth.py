@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -16,8 +17,9 @@ from memory.nets import NETS, model, step
 
 from nntrainer_py.errors import DescriptionError
 
-MODELS = Path(__file__).parents[2] / "benchmarks" / "models"
-SCRIPT = Path(__file__).parent / "resident.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+MODELS = BENCHMARKS / "models"
+SCRIPT = BENCHMARKS / "resident.py"
 
 
 def _compiled(name: str, folder: Path, **options: Any) -> Any:
@@ -88,9 +90,11 @@ def test_the_count_would_notice_an_array(tmp_path: Path) -> None:
 
 
 def _resident(path: Path, batch: int, *options: str) -> dict[str, float]:
-    answer = subprocess.run(
-        [sys.executable, str(SCRIPT), str(path), str(batch), *options], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, str(SCRIPT), str(path), "--batch", str(batch)]
+    for option in options:
+        command += ["--set", option]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(BENCHMARKS.parent), *sys.path])}
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert answer.returncode == 0, answer.stderr
     found: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
     return found
