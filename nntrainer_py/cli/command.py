@@ -162,13 +162,11 @@ def notify(notices: Iterable[Notice | str]) -> None:
         say(text if text.startswith("warning: ") else f"warning: {text}")
 
 
-def say_if_cold() -> None:
+def tell_of_compiling(quiet: bool) -> None:
     """Explain the wait of the first run on a machine, whose kernels must be compiled."""
-    from nntrainer_py.tensor.kernels.compile import cache_folders
+    from nntrainer_py.tensor.kernels.precompile import announce_to
 
-    found, target = cache_folders()
-    if not any(any(folder.iterdir()) for folder in {*found, *([target] if target else [])} if folder.is_dir()):
-        say("compiling kernels for this machine; this takes up to a minute, and only once")
+    announce_to((lambda text: None) if quiet else say)
 
 
 def run(parser: Parser, function: Callable[[argparse.Namespace], int], argv: Sequence[str] | None = None) -> int:

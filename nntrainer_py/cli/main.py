@@ -17,6 +17,7 @@ VERBS = {
     "inspect": "show layers, planned memory and the peak",
     "report": "make one HTML page of a run",
     "describe": "explain the keywords of model files and their properties",
+    "warm": "compile kernels ahead of the first run",
     "version": "show the version",
 }
 

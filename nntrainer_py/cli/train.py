@@ -15,7 +15,7 @@ from nntrainer_py.cli.command import (
     notify,
     number,
     run,
-    say_if_cold,
+    tell_of_compiling,
 )
 from nntrainer_py.cli.opening import USES, open_data, open_model, require_trainable, require_training_data
 from nntrainer_py.errors import InterruptedRun, NNTrainerError, UsageError, printable
@@ -59,6 +59,10 @@ def parser(prog: str = "nntrainer-train") -> Parser:
     folder.add_argument(
         "--checkpoint-seconds", type=number(1, 2**31 - 1), metavar="N", help="a checkpoint every N seconds too"
     )
+    folder.add_argument(
+        "--tensorboard", nargs="?", const="", type=_event_folder, metavar="DIR",
+        help="write event files for TensorBoard too, into DIR or the folder 'tensorboard' of the run",
+    )  # fmt: skip
     add_output_arguments(made)
     return made
 
@@ -80,8 +84,7 @@ def train(arguments: argparse.Namespace) -> int:
 
     loaders = prepared.loaders
     folder = prepared.folder.open()
-    if not arguments.quiet:
-        say_if_cold()
+    tell_of_compiling(arguments.quiet)
     recorder = Recorder(prepared.model, folder, arguments, loaders, prepared.layout)
     try:
         try:
@@ -131,6 +134,8 @@ class Preparation:
         require_training_data(self.model, given, errors)
         data = open_data(self.model.spec, given, errors)
         _require_writable(self.model, errors)
+        if arguments.tensorboard:
+            _require_folder(arguments.tensorboard, errors)
         settings = _settings(arguments, self.model, folder, errors)
         SeveralErrors.raise_if_any(errors)
         assert folder is not None
@@ -260,6 +265,25 @@ def _require_writable(model: Model, errors: list[NNTrainerError]) -> None:
             problem = f"cannot be written, {printable(str(parent))} is not writable"
         if problem:
             errors.append(UsageError(f"{printable(str(path))}: {problem}", origin=model.spec.at(key), key=key))
+
+
+def _event_folder(text: str) -> str:
+    """The value of ``--tensorboard``, which must not swallow the model file that follows it."""
+    if Path(text).is_file():
+        raise argparse.ArgumentTypeError(
+            f"'{printable(text)}' is a file, not a folder; for the folder of the run, write --tensorboard last"
+        )
+    return text
+
+
+def _require_folder(text: str, errors: list[NNTrainerError]) -> None:
+    """Event files can be written into a folder of that name."""
+    from nntrainer_py.cli.run_folder import require_place
+
+    try:
+        require_place(Path(text))
+    except UsageError as error:
+        errors.append(UsageError(error.message, key="--tensorboard"))
 
 
 def _bytes_written(model: Model) -> int:

@@ -10,23 +10,27 @@ Three modes share weights and one transient block:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import DataError
+from nntrainer_py.errors import DataError, PlanError
 from nntrainer_py.graph.lower import Lowered, lower
 from nntrainer_py.graph.order import Graph
 from nntrainer_py.memory.compile import CompiledMemory, MemoryOptions
 from nntrainer_py.memory.plan import MemoryPlan
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.initializers import fill
+from nntrainer_py.tensor.kernels.precompile import missing, precompile
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.tensor.rng import Stream
 from nntrainer_py.training.engine import Engine, Program, persistent
 from nntrainer_py.training.planning import Planning
+
+_PLANS_KEPT = 64  # modes and batch sizes
 
 Mode = Literal["train", "evaluate", "predict"]
 
@@ -127,8 +131,9 @@ class Compiled:
         """
         key = (mode, batch)
         if key not in self._plans:
-            if mode != "train" and not self.planning.decided and self._trains(batch):
-                self.memory("train", batch)  # training decides which weights live on file
+            if mode != "train" and self.planning.undecided and self._trains(batch):
+                with suppress(PlanError):  # a budget for inference alone
+                    self.memory("train", batch)  # training decides which weights live on file
             self._plans[key] = self.planning.compile(self.lowered(mode, batch))
         return self._plans[key]
 
@@ -145,6 +150,7 @@ class Compiled:
         program = self._programs.get(key)
         if program is None or not self.engine.current(program):
             lowered, memory = self.lowered(mode, batch), self.memory(mode, batch)
+            self._forget_oldest(key)
             self._ensure(lowered)
             if memory.plan.arena > self.engine.arena.size:
                 self._programs.clear()  # they hold the smaller block
@@ -152,12 +158,20 @@ class Compiled:
             if file is not None:
                 file.reserve(memory.file_bytes)
                 file.forget()  # initial values were written to it
-            program = self._programs[key] = self.engine.program(lowered, memory.plan, file)
+            program = self.engine.program(lowered, memory.plan, file)
+            precompile(missing(program.calls))
+            self._programs[key] = program
         return program
+
+    def _forget_oldest(self, key: tuple[Mode, int]) -> None:
+        """Plans are small, but ever new batch sizes must not add up without end."""
+        for old in [old for old in self._lowered if old != key][: max(0, len(self._lowered) - _PLANS_KEPT)]:
+            for kept in (self._lowered, self._plans, self._programs):
+                kept.pop(old, None)  # type: ignore[attr-defined]
 
     def _ensure(self, lowered: Lowered) -> None:
         """Persistent memory and initial values, drawn in canonical order from NNTrainer's stream."""
-        if not self.planning.decided:
+        if self.planning.undecided:
             mode, batch = next(key for key, made in self._lowered.items() if made is lowered)
             self.memory(mode, batch)
         on_file = self.planning.on_file(lowered)

@@ -136,9 +136,22 @@ def _candidates() -> list[Path]:
     return found
 
 
+_only: Path | None = None
+
+
+def use_only(folder: Path) -> None:
+    """From here on keep compiled kernels in ``folder`` and look for them nowhere else (``nntrainer warm --to``)."""
+    global _only
+    _only = folder
+    cache_folders.cache_clear()
+
+
 @functools.cache
 def cache_folders() -> tuple[tuple[Path, ...], Path | None]:
     """Folders that compiled kernels are read from, and the one they are written to (None: nowhere)."""
+    if _only is not None:
+        chosen_folder = _only / f"kernels-{fingerprint()}"
+        return ((chosen_folder,), chosen_folder) if _writable(chosen_folder) else ((), None)
     candidates = [base / f"kernels-{fingerprint()}" for base in _candidates()]
     target = next((folder for folder in candidates if _writable(folder)), None)
     chosen = os.environ.get("NNTRAINER_CACHE_DIR")
@@ -167,6 +180,16 @@ class _Files:
             if found is not None:
                 return found
         return None
+
+    def holds(self, key: Any) -> bool:
+        """Code for this key is in one of the folders (a damaged index counts as empty)."""
+        for folder in cache_folders()[0]:
+            try:
+                if key in self._file(folder)._load_index():
+                    return True
+            except Exception:
+                continue
+        return False
 
     def save(self, key: Any, data: Any) -> None:
         folder = cache_folders()[1]
@@ -235,9 +258,9 @@ def start_threads() -> None:
 def _short_spin() -> Iterator[None]:
     """While libgomp is loaded, let it read how long a waiting thread spins, unless the user decided.
 
-    By default it spins for milliseconds: on a busy machine the spinning thread keeps the working one from the processor,
-    and a step on two threads takes up to ten times as long as on one. The variable is gone again afterwards, so that
-    other programs started from here keep their own defaults.
+    By default it spins for milliseconds: on a busy machine the spinning thread keeps the working one from the
+    processor, and a step on two threads takes up to ten times as long as on one. The variable is gone again
+    afterwards, so that other programs started from here keep their own defaults.
     """
     if "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ:
         yield
@@ -258,6 +281,10 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
         # Numba's key knows nothing of the options; the file name must, or two variants would load each other's code.
         base = f"{body.__module__.rpartition('.')[2]}.{self._impl.filename_base}-{options}"
         self._cache_file = _Files(base, fingerprint())
+
+    def holds(self, sig: Any, target_context: Any) -> bool:
+        """Code for these argument types is on file."""
+        return self._cache_file.holds(self._index_key(sig, target_context.codegen()))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         if self._forks:
@@ -316,6 +343,13 @@ class Kernel(Generic[P, R]):
     def signatures(self) -> list[Any]:
         """Argument types compiled or loaded so far."""
         return list(self.function.signatures)
+
+    def is_ready(self, signature: Any) -> bool:
+        """The machine code for these argument types is here or on file."""
+        if tuple(signature) in self.function.overloads:
+            return True
+        context = self.function.targetdescr.target_context
+        return bool(self.function._cache.holds(tuple(signature), context))
 
     def compile(self, signature: Any) -> None:
         """Compile (or load from the cache) for argument types, without calling."""

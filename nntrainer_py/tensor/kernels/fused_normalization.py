@@ -1,8 +1,8 @@
 """Batch normalization with relu over ``x[outer, channel, inner]``; see operations/fused_normalization.py.
 
 Sums run over a row in float32 and over rows in float64, as in normalization.py; every channel belongs to one part.
-Products and sums are spelled as ``fma``, which the compiler cannot rearrange: it makes several loops of each of these (for
-operands that share memory and not, for vectors and the rest), and all must round alike.
+Products and sums are spelled as ``fma``, which the compiler cannot rearrange: it makes several loops of each of these
+(for operands that share memory and not, for vectors and the rest), and all must round alike.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def relu_sums_part(
     dgamma: Array,
     dbeta: Array,
 ) -> None:
-    """dbeta = sum g, dgamma = sum g * (x - mean) / sqrt(variance + epsilon), over the elements that relu let through."""
+    """dbeta = sum g, dgamma = sum g * (x - mean) / sqrt(variance + epsilon), over what relu let through."""
     outer, channels, inner = x.shape
     for c in range(part * channels // parts, (part + 1) * channels // parts):
         inverse = 1.0 / np.sqrt(np.float64(variance[c]) + epsilon)
@@ -131,7 +131,7 @@ def relu_derivative_part(
     dbeta: Array,
     out: Array,
 ) -> None:
-    """out = gamma / s * (g' - dbeta / count - (x - mean) / s * dgamma / count), g' = g where relu let through, else 0."""
+    """out = gamma / s * (g' - dbeta / count - (x - mean) / s * dgamma / count), g' = g or 0 as relu let through."""
     outer, channels, inner = x.shape
     count = outer * inner
     for c in range(part * channels // parts, (part + 1) * channels // parts):

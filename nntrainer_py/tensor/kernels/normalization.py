@@ -89,7 +89,16 @@ def normalize_part(
 
 @kernel()
 def column_normalize_part(
-    x: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, out: Array, scale: Array, start: int, stop: int
+    x: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array,
+    beta: Array,
+    epsilon: float,
+    out: Array,
+    scale: Array,
+    start: int,
+    stop: int,
 ) -> None:
     """The same for inner = 1; ``scale[channel]`` is work space."""
     for c in range(start, stop):
@@ -123,7 +132,16 @@ def sums_part(
 
 @kernel()
 def column_sums_part(
-    x: Array, g: Array, mean: Array, variance: Array, epsilon: float, dgamma: Array, dbeta: Array, work: Any, start: int, stop: int
+    x: Array,
+    g: Array,
+    mean: Array,
+    variance: Array,
+    epsilon: float,
+    dgamma: Array,
+    dbeta: Array,
+    work: Any,
+    start: int,
+    stop: int,
 ) -> None:
     """The same for inner = 1."""
     for c in range(start, stop):
@@ -140,7 +158,17 @@ def column_sums_part(
 
 @kernel()
 def derivative_part(
-    x: Array, g: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array, dbeta: Array, epsilon: float, out: Array, start: int, stop: int
+    x: Array,
+    g: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array,
+    dgamma: Array,
+    dbeta: Array,
+    epsilon: float,
+    out: Array,
+    start: int,
+    stop: int,
 ) -> None:
     """out = gamma / s * (g - dbeta / count - (x - mean) / s * dgamma / count), s = sqrt(variance + epsilon)."""
     outer, _, inner = x.shape
@@ -159,7 +187,18 @@ def derivative_part(
 
 @kernel()
 def column_derivative_part(
-    x: Array, g: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array, dbeta: Array, epsilon: float, out: Array, work: Any, start: int, stop: int
+    x: Array,
+    g: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array,
+    dgamma: Array,
+    dbeta: Array,
+    epsilon: float,
+    out: Array,
+    work: Any,
+    start: int,
+    stop: int,
 ) -> None:
     """The same for inner = 1."""
     outer = x.shape[0]
@@ -199,9 +238,28 @@ def sums_parallel(
 
 @kernel(parallel=True)
 def derivative_parallel(
-    x: Array, g: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array, dbeta: Array, epsilon: float, out: Array, parts: int
+    x: Array,
+    g: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array,
+    dgamma: Array,
+    dbeta: Array,
+    epsilon: float,
+    out: Array,
+    parts: int,
 ) -> None:
     for p in prange(parts):
         derivative_part(
-            x, g, mean, variance, gamma, dgamma, dbeta, epsilon, out, p * mean.size // parts, (p + 1) * mean.size // parts
+            x,
+            g,
+            mean,
+            variance,
+            gamma,
+            dgamma,
+            dbeta,
+            epsilon,
+            out,
+            p * mean.size // parts,
+            (p + 1) * mean.size // parts,
         )

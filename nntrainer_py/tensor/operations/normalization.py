@@ -43,7 +43,7 @@ def channel_parts(operation: Operation, run: Run) -> int:
     x, axis = operation.reads["x"], operation.attributes["axis"]
     if run.threads == 1 or x.nbytes < _PARALLEL_BYTES:
         return 1
-    return min(run.threads * 4, x.shape[axis])
+    return min(run.threads * 4, int(x.shape[axis]))
 
 
 def _check(reads: Mapping[str, Value], axis: int, names: tuple[str, ...]) -> None:
