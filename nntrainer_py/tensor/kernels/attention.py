@@ -216,6 +216,39 @@ def _add_transposed(
 
 
 @kernel()
+def _row_back(
+    n: int, head: int, i: int, queries: int, keys: int, mask: Array, statistics: Array, gw: Array, dmask: Array,
+    p_all: Array, d_all: Array, start: int, options: Int64, counters: Int64, scale: float,
+) -> None:  # fmt: skip
+    """One query: ``p_all[start:]`` from products to dropped weights, ``d_all[start:]`` from derivatives by these to
+    those by the products.
+    """
+    seen = min(keys, i + 1) if options[CAUSAL] else keys
+    p, d = p_all[start : start + seen], d_all[start : start + seen]
+    row, element = (n * options[HEADS] + head) * queries + i, (head * queries + i) * keys
+    _scores(p, mask, _mask_row(options, n, head, i, queries, keys), scale)
+    if statistics[2 * row] != _LOWEST:
+        _exponentials(p, statistics[2 * row])
+        _times(p, statistics[2 * row + 1])
+    else:
+        _fill(p, f32(0.0))
+    _fill(p_all[start + seen : start + keys], f32(0.0))
+    if gw.size and options[AFTER_DROPOUT]:
+        add(d_all, start, gw, row * keys, seen)
+    if options[LIMIT] >= 0:
+        drop(options, counters, dropped_scale(options), n, element, d_all, start, keys)
+    if gw.size and not options[AFTER_DROPOUT]:
+        add(d_all, start, gw, row * keys, seen)
+    _through_softmax(p, d, _inner(p, d))
+    _fill(d_all[start + seen : start + keys], f32(0.0))
+    if dmask.size:
+        take(dmask, row * keys, d_all, start, keys)
+    _times(d, f32(scale))
+    if options[LIMIT] >= 0:
+        drop(options, counters, dropped_scale(options), n, element, p_all, start, keys)
+
+
+@kernel()
 def backward_part(
     part: int, parts: int, q: Array, k: Array, v: Array, mask: Array, statistics: Array, g: Array, gw: Array,
     dq: Array, dk_all: Array, dv_all: Array, dmask: Array, options: Int64, counters: Int64, scale: float,
@@ -249,31 +282,10 @@ def backward_part(
             _pack_rows_of(q.ctypes.data + q_at, ldk, rows, dk, at_q)
             _pack_rows_of(g.ctypes.data + g_at, ldv, rows, dv, at_g)
             for r in range(rows):
-                i = i0 + r
-                seen = min(keys, i + 1) if options[CAUSAL] else keys
-                p, d = p_all[r * wide : r * wide + seen], d_all[r * wide : r * wide + seen]
-                place, element = 2 * (unit * queries + i), (head * queries + i) * keys
-                at = (unit * queries + i) * keys
-                _scores(p, mask, _mask_row(options, n, head, i, queries, keys), scale)
-                if statistics[place] != _LOWEST:
-                    _exponentials(p, statistics[place])
-                    _times(p, statistics[place + 1])
-                else:
-                    _fill(p, f32(0.0))
-                _fill(p_all[r * wide + seen : r * wide + keys], f32(0.0))
-                if gw.size and options[AFTER_DROPOUT]:
-                    add(d_all, r * wide, gw, at, seen)
-                if options[LIMIT] >= 0:
-                    drop(options, counters, dropped_scale(options), n, element, d_all, r * wide, keys)
-                if gw.size and not options[AFTER_DROPOUT]:
-                    add(d_all, r * wide, gw, at, seen)
-                _through_softmax(p, d, _inner(p, d))
-                _fill(d_all[r * wide + seen : r * wide + keys], f32(0.0))
-                if dmask.size:
-                    take(dmask, at, d_all, r * wide, keys)
-                _times(d, f32(scale))
-                if options[LIMIT] >= 0:
-                    drop(options, counters, dropped_scale(options), n, element, p_all, r * wide, keys)
+                _row_back(
+                    n, head, i0 + r, queries, keys, mask, statistics, gw, dmask, p_all, d_all, r * wide, options,
+                    counters, scale,
+                )  # fmt: skip
             first = 1 if i0 == 0 else 0
             _add_transposed(rows, keys, wide, at_p, at_g, dv, dv_all.ctypes.data + v_at, ldv, first)
             _add_transposed(rows, keys, wide, at_d, at_q, dk, dk_all.ctypes.data + k_at, ldk, first)

@@ -37,9 +37,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "unary": ("unary", "unary_derivative", "round_to"),
     "resample": ("bilinear", "bilinear_derivative"),
     "neighbours": ("centroid_distance", "centroid_update", "neighbour_votes", "neighbour_store"),
-    "recurrent": (
-        "rnn", "rnn_derivative", "lstm", "lstm_derivative", "gru", "gru_derivative", "recurrent_gradient",
-    ),  # fmt: skip
+    "recurrent": ("rnn", "rnn_derivative", "lstm", "lstm_derivative", "gru", "gru_derivative"),
+    "recurrent_gradient": ("recurrent_gradient",),
     "attention": ("attention", "attention_derivative"),
     "mol_attention": ("mol_scores", "mol_scores_derivative"),
     "zoneout": ("zoneout", "zoneout_derivative"),

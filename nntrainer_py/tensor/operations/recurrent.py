@@ -1,4 +1,4 @@
-"""Recurrent layers: one operation for all steps forward, one for the way back through time, and the recurrent gradient.
+"""Recurrent layers: one operation for all steps forward, one for the way back through time.
 
 Sequences are [N, 1, T, features]. ``projection`` is ``x W + b`` for all steps, made by one matrix product
 beforehand. The ways back write the derivatives by the arguments of the gates for all steps, from which matrix
@@ -23,8 +23,8 @@ from nntrainer_py.tensor.rng import threshold_of
 
 #: functions whose derivative is had from their result; only these are gate functions
 FUNCTIONS = shared.FUNCTIONS
-_PARALLEL_FLOPS = 2_000_000  # below it one thread is as fast
-_GFLOPS = 30.0  # floating-point operations per nanosecond of one core, for estimates of cost
+PARALLEL_FLOPS = 2_000_000  # below it one thread is as fast
+GFLOPS = 30.0  # floating-point operations per nanosecond of one core, for estimates of cost
 _EMPTY = np.empty(0, np.float32)
 
 
@@ -81,10 +81,10 @@ class _Recurrent(OperationKind):
         return 2.0 * n * steps * units * self.gates * units
 
     def cost(self, operation: Operation) -> float:
-        return self.flops(operation) / _GFLOPS + super().cost(operation)
+        return self.flops(operation) / GFLOPS + super().cost(operation)
 
     def parts(self, operation: Operation, threads: int) -> int:
-        if threads == 1 or self.flops(operation) < _PARALLEL_FLOPS:
+        if threads == 1 or self.flops(operation) < PARALLEL_FLOPS:
             return 1
         return min(threads, self.extent(operation)[0])
 
@@ -119,7 +119,7 @@ def _square(arrays: Mapping[str, Array], gates: int) -> Array:
     return np.empty((0, 0), np.float32) if weight is None else weight.reshape(-1, weight.shape[-1])
 
 
-def _steps(array: Array) -> Array:
+def steps_of(array: Array) -> Array:
     """[N, T, width]."""
     return array.reshape(array.shape[0], array.shape[2], array.shape[3])
 
@@ -162,7 +162,7 @@ class Rnn(_Recurrent):
 
         packed, _ = self.places(operation, run)
         return kernels.forward.function, (
-            _steps(arrays["projection"]), _square(arrays, 1), _flat(arrays, "hidden0"), _steps(arrays["hidden"]),
+            steps_of(arrays["projection"]), _square(arrays, 1), _flat(arrays, "hidden0"), steps_of(arrays["hidden"]),
             _options(operation), run.state.counters, _scale(operation), packed, self.parts(operation, run.threads),
         )  # fmt: skip
 
@@ -201,7 +201,7 @@ class RnnDerivative(_Recurrent):
         options = _options(operation)
         options[shared.AT] = _at(operation, self.extent(operation)[1])
         return kernels.backward.function, (
-            _steps(arrays["hidden"]), _square(arrays, 1), _flat(arrays, "g"), _steps(arrays["out"]),
+            steps_of(arrays["hidden"]), _square(arrays, 1), _flat(arrays, "g"), steps_of(arrays["out"]),
             _flat(arrays, "dhidden0"), options, run.state.counters, _scale(operation), packed, work,
             self.parts(operation, run.threads),
         )  # fmt: skip
@@ -234,8 +234,8 @@ class Lstm(_Recurrent):
 
         packed, _ = self.places(operation, run)
         return kernels.forward.function, (
-            _steps(arrays["projection"]), _square(arrays, 4), _flat(arrays, "hidden0"), _flat(arrays, "cell0"),
-            _steps(arrays["hidden"]), _steps(arrays["cell"]), _steps(arrays["gates"]), _options(operation),
+            steps_of(arrays["projection"]), _square(arrays, 4), _flat(arrays, "hidden0"), _flat(arrays, "cell0"),
+            steps_of(arrays["hidden"]), steps_of(arrays["cell"]), steps_of(arrays["gates"]), _options(operation),
             run.state.counters, _scale(operation), packed, self.parts(operation, run.threads),
         )  # fmt: skip
 
@@ -275,8 +275,8 @@ class LstmDerivative(_Recurrent):
         options = _options(operation)
         options[shared.AT] = _at(operation, self.extent(operation)[1])
         return kernels.backward.function, (
-            _steps(arrays["gates"]), _steps(arrays["cell"]), _square(arrays, 4), _flat(arrays, "cell0"),
-            _flat(arrays, "g"), _flat(arrays, "gc"), _steps(arrays["out"]), _flat(arrays, "dhidden0"),
+            steps_of(arrays["gates"]), steps_of(arrays["cell"]), _square(arrays, 4), _flat(arrays, "cell0"),
+            _flat(arrays, "g"), _flat(arrays, "gc"), steps_of(arrays["out"]), _flat(arrays, "dhidden0"),
             _flat(arrays, "dcell0"), options, run.state.counters, _scale(operation), packed, work,
             self.parts(operation, run.threads),
         )  # fmt: skip
@@ -314,8 +314,8 @@ class Gru(_Recurrent):
 
         packed_zr, packed_g, work = self.places(operation, run)
         return kernels.forward.function, (
-            _steps(arrays["projection"]), _square(arrays, 3), _flat(arrays, "bias"), _flat(arrays, "hidden0"),
-            _steps(arrays["hidden"]), _steps(arrays["gates"]), _steps(arrays["inner"]), _options(operation),
+            steps_of(arrays["projection"]), _square(arrays, 3), _flat(arrays, "bias"), _flat(arrays, "hidden0"),
+            steps_of(arrays["hidden"]), steps_of(arrays["gates"]), steps_of(arrays["inner"]), _options(operation),
             run.state.counters, _scale(operation), packed_zr, packed_g, work, self.parts(operation, run.threads),
         )  # fmt: skip
 
@@ -355,66 +355,14 @@ class GruDerivative(_Recurrent):
         packed_zr, packed_g, work = self.places(operation, run)
         options = _options(operation)
         options[shared.AT] = _at(operation, self.extent(operation)[1])
-        dinner = _steps(arrays["dinner"]) if "dinner" in arrays else np.empty((0, 0, 0), np.float32)
+        dinner = steps_of(arrays["dinner"]) if "dinner" in arrays else np.empty((0, 0, 0), np.float32)
         return kernels.backward.function, (
-            _steps(arrays["gates"]), _steps(arrays["inner"]), _steps(arrays["hidden"]), _square(arrays, 3),
-            _flat(arrays, "hidden0"), _flat(arrays, "g"), _steps(arrays["out"]), dinner, _flat(arrays, "dhidden0"),
+            steps_of(arrays["gates"]), steps_of(arrays["inner"]), steps_of(arrays["hidden"]), _square(arrays, 3),
+            _flat(arrays, "hidden0"), _flat(arrays, "g"), steps_of(arrays["out"]), dinner, _flat(arrays, "dhidden0"),
             options, run.state.counters, _scale(operation), packed_zr, packed_g, work,
             self.parts(operation, run.threads),
         )  # fmt: skip
 
 
-class RecurrentGradient(OperationKind):
-    """``out[u, G] (+)= sum over n and t of hidden[n, t - shift]^T g[n, t]``: the gradient of a recurrent matrix.
-
-    ``shift`` 1: the step before, -1: the step after, 0: the operand holds the state before each step. ``inner``
-    replaces the last u columns: with ``reset_after`` it is their derivative (in place of that part of ``g``), else
-    it is the state that they are multiplied with (in place of ``hidden``, not shifted).
-    """
-
-    name = "recurrent_gradient"
-    accumulates = True
-
-    def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
-        hidden, g = reads["hidden"].shape, reads["g"].shape
-        if hidden[:3] != g[:3] or hidden[1] != 1:
-            raise ValueError(f"recurrent_gradient: states {hidden} and derivatives {g} do not belong together")
-        if "inner" in reads and reads["inner"].shape != hidden:
-            raise ValueError(f"recurrent_gradient: {reads['inner'].shape} inside of states {hidden}")
-        if attributes["shift"] not in (-1, 0, 1):
-            raise ValueError(f"recurrent_gradient: no shift {attributes['shift']}")
-        return {"out": Spec((1, 1, hidden[3], g[3]))}
-
-    def _flops(self, operation: Operation) -> float:
-        return 2.0 * operation.reads["g"].size * float(operation.reads["hidden"].shape[3])
-
-    def cost(self, operation: Operation) -> float:
-        return self._flops(operation) / _GFLOPS + super().cost(operation)
-
-    def _parts(self, operation: Operation, threads: int) -> int:
-        return threads if self._flops(operation) >= _PARALLEL_FLOPS else 1
-
-    def scratch(self, operation: Operation, threads: int) -> int:
-        from nntrainer_py.tensor.kernels.recurrent_gradient import scratch_floats
-
-        return 4 * scratch_floats(self._parts(operation, threads))
-
-    def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
-        from nntrainer_py.tensor.kernels import recurrent_gradient as kernels
-
-        hidden, g = _steps(arrays["hidden"]), _steps(arrays["g"])
-        out = arrays["out"].reshape(hidden.shape[2], g.shape[2])
-        shift, scratch = int(operation.attributes["shift"]), run.scratch.view(np.float32)
-        parts, accumulate = self._parts(operation, run.threads), int(operation.accumulate)
-        if "inner" not in arrays:
-            return kernels.gradient.function, (hidden, g, 0, g.shape[2], out, shift, accumulate, scratch, parts)
-        inner, columns = _steps(arrays["inner"]), g.shape[2] - hidden.shape[2]
-        after = bool(operation.attributes.get("reset_after"))
-        other = (hidden, inner, 0, shift) if after else (inner, g, columns, 0)
-        return kernels.gradient_of_two.function, (
-            hidden, g, columns, *other, out, shift, accumulate, scratch, parts,
-        )  # fmt: skip
-
-
-for _kind in (Rnn(), RnnDerivative(), Lstm(), LstmDerivative(), Gru(), GruDerivative(), RecurrentGradient()):
+for _kind in (Rnn(), RnnDerivative(), Lstm(), LstmDerivative(), Gru(), GruDerivative()):
     register(_kind)
