@@ -11,7 +11,7 @@ from typing import IO, Any
 from nntrainer_py.cli.process import resident_memory
 from nntrainer_py.cli.quantities import amount, duration, figures
 from nntrainer_py.training.callbacks import BatchReport, Callback, RunFacts, TrainingResult
-from nntrainer_py.training.history import EpochRow
+from nntrainer_py.training.history import EpochRow, finite
 
 #: seconds between lines of progress inside an epoch where there is no terminal
 _QUIET_TIME = 30.0
@@ -116,11 +116,17 @@ class Bar(Callback):
 
 
 class JsonLines(Callback):
-    """One JSON object an epoch on the output stream."""
+    """One JSON object an epoch on the output stream, and one first where a run goes on."""
+
+    def train_begin(self, run: RunFacts) -> None:
+        if beginning(run):
+            self._line({"event": "resumed", "epoch": run.start_epoch, "batch": run.start_batch + 1, "step": run.step})
 
     def epoch_end(self, run: RunFacts, row: EpochRow) -> None:
-        record = {"event": "epoch", **row.as_record()}
-        print(json.dumps(record, allow_nan=False), flush=True)
+        self._line({"event": "epoch", **row.as_record()})
+
+    def _line(self, record: dict[str, Any]) -> None:
+        print(json.dumps(finite(record), allow_nan=False), flush=True)
 
 
 class LogFile(Callback):

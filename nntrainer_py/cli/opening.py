@@ -21,15 +21,23 @@ USES = ("train", "valid", "test")
 def open_model(arguments: argparse.Namespace, *, uses: tuple[str, ...] = ()) -> Model:
     """The model of the command line, compiled for nothing yet; its notices are shown.
 
-    Where the description is faulty, data files of ``uses`` that are missing are told in the same breath.
+    Plugins that fail, faults of the description and, with these, data files of ``uses`` that are missing are told
+    together.
     """
-    load_plugins(arguments.plugins)
+    errors: list[NNTrainerError] = []
+    try:
+        load_plugins(arguments.plugins)
+    except NNTrainerError as error:
+        errors.append(error)
     from nntrainer_py.model import Model
 
     try:
         model = Model.from_ini(arguments.model, overrides_of(arguments))
     except DescriptionError as error:
-        raise _with_data_faults(error, arguments, uses) from None
+        errors.append(_with_data_faults(error, arguments, uses))
+    except NNTrainerError as error:
+        errors.append(error)
+    SeveralErrors.raise_if_any(errors)
     if not getattr(arguments, "quiet", False):
         notify(model.spec.notices)
     return model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import platform
 import sys
@@ -20,7 +19,7 @@ from nntrainer_py.cli.quantities import amount, duration, figures
 from nntrainer_py.errors import DataError, MissingExtraError, NNTrainerError, NumericalError, printable
 from nntrainer_py.formats.atomic import write_atomically
 from nntrainer_py.training.callbacks import BatchReport, Callback, HistoryFiles, RunFacts, TrainingResult
-from nntrainer_py.training.history import EpochRow
+from nntrainer_py.training.history import EpochRow, finite
 from nntrainer_py.version import __version__
 
 if TYPE_CHECKING:
@@ -47,7 +46,16 @@ class Recorder:
         log = LogFile(folder / files.LOG, f"nntrainer_py {__version__}: training {self._name}")
         written = HistoryFiles(folder / files.HISTORY, folder / files.HISTORY_LINES)
         #: to be called by the run; the files come first, so that what is told is safe
-        self.callbacks: list[Callback] = [self._watcher, written, log, *([shown] if shown else [])]
+        self.callbacks: list[Callback] = [self._watcher, written, *self._events(), log, *([shown] if shown else [])]
+
+    def _events(self) -> list[Callback]:
+        """What ``--tensorboard`` asks for."""
+        wanted = self._arguments.tensorboard
+        if wanted is None:
+            return []
+        from nntrainer_py.training.tensorboard import TensorBoard
+
+        return [TensorBoard(wanted or self._folder / files.TENSORBOARD)]
 
     @property
     def began(self) -> bool:
@@ -93,7 +101,7 @@ class Recorder:
             "final": None if last is None else _figures(last),
             "best": None if result.best is None else {"epoch": result.best_epoch, **_figures(result.best)},
             "weights_of_epoch": result.best_epoch if result.restored else result.epoch,
-            "test": None if result.test is None else _finite(dict(result.test)),
+            "test": None if result.test is None else finite(dict(result.test)),
             "seed": self._model.compiled.options.seed,
             "threads": self._model.compiled.options.threads,
             "batch_size": self._model.batch_size,
@@ -226,9 +234,5 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
 
 def _figures(row: EpochRow) -> dict[str, Any]:
     kept = {name: value for name, value in row.columns().items() if name not in ("epoch", "seconds", "learning_rate")}
-    return _finite(kept)
-
-
-def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON knows no infinity."""
-    return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in values.items()}
+    found: dict[str, Any] = finite(kept)
+    return found

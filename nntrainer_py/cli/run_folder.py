@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from nntrainer_py.cli.quantities import amount
 from nntrainer_py.errors import UsageError, printable
+from nntrainer_py.formats.event_file import PATTERN as EVENT_FILES
 
 if TYPE_CHECKING:
     from nntrainer_py.training.run_lock import RunLock
@@ -20,6 +21,8 @@ WEIGHTS, MODEL, BEST, CHECKPOINT = "model.bin", "model.safetensors", "best.safet
 HISTORY, HISTORY_LINES, RESULT, LOG = "history.csv", "history.jsonl", "result.json", "run.log"
 LAYOUT, EVALUATION, CURVES, CONFUSION = "layout.json", "evaluation.json", "curves.png", "confusion.png"
 DESCRIPTION, REPORT = "model.ini", "report.html"
+#: folder of the event files, inside that of the run
+TENSORBOARD = "tensorboard"
 FILES = (
     WEIGHTS, MODEL, BEST, CHECKPOINT, HISTORY, HISTORY_LINES, RESULT, LOG, LAYOUT, EVALUATION, CURVES, CONFUSION,
     DESCRIPTION, REPORT,
@@ -49,7 +52,7 @@ class RunFolder:
         if out is None:
             runs = ini.parent / "runs"
             folder = cls(runs / f"{ini.stem}-{_next_number(runs, ini.stem)}", numbered=True)
-            folder._require_place(hint="; choose another place with --out DIR")
+            require_place(folder.path, hint="; choose another place with --out DIR")
             return folder
         path = Path(out)
         exists = os.path.lexists(path)
@@ -62,7 +65,7 @@ class RunFolder:
                 f"{printable(out)} exists; --resume goes on with the run in it, --overwrite replaces it", key="--out"
             )
         folder = cls(path, resume=resume, fresh=not exists)
-        folder._require_place()
+        require_place(folder.path)
         return folder
 
     def require_space(self, size: int) -> None:
@@ -96,6 +99,8 @@ class RunFolder:
         if not self.resume and not self._fresh:
             for name in FILES:
                 (self.path / name).unlink(missing_ok=True)
+            for path in (self.path / TENSORBOARD).glob(EVENT_FILES):
+                path.unlink()
 
     def close(self, *, unused: bool = False) -> None:
         """Give the lock back; a folder that was made for a run that never began goes away again."""
@@ -124,14 +129,14 @@ class RunFolder:
             return
         raise UsageError(f"{printable(str(self.path.parent))} has no free number for a run")
 
-    def _require_place(self, hint: str = "") -> None:
-        parent = _existing(self.path)
-        if not parent.is_dir():
-            raise UsageError(f"{printable(str(self.path))} cannot be made: {printable(str(parent))} is no folder{hint}")
-        if not os.access(parent, os.W_OK | os.X_OK):
-            raise UsageError(
-                f"{printable(str(self.path))} cannot be made: {printable(str(parent))} is not writable{hint}"
-            )
+
+def require_place(path: Path, hint: str = "") -> None:
+    """UsageError when ``path`` is no folder that can be written to, and none can be made there."""
+    parent = _existing(path)
+    if not parent.is_dir():
+        raise UsageError(f"{printable(str(path))} cannot be made: {printable(str(parent))} is no folder{hint}")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{printable(str(path))} cannot be made: {printable(str(parent))} is not writable{hint}")
 
 
 def _existing(path: Path) -> Path:

@@ -111,7 +111,7 @@ class History(Sequence[EpochRow]):
 
     def json_lines(self) -> str:
         """One JSON object an epoch; a figure that is not finite is null."""
-        return "".join(json.dumps(_finite(row.as_record()), allow_nan=False) + "\n" for row in self.rows)
+        return "".join(json.dumps(finite(row.as_record()), allow_nan=False) + "\n" for row in self.rows)
 
     def write_csv(self, path: Path) -> None:
         """Replace the file atomically; DataError with the cause when that is not possible."""
@@ -131,9 +131,10 @@ class History(Sequence[EpochRow]):
         return cls([EpochRow(**record) for record in records])
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """``value`` with None in the place of every number that JSON does not know."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     return value

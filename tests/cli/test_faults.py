@@ -136,6 +136,25 @@ def test_all_faults_come_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert word in done.err, word
 
 
+def test_plugins_that_fail_are_told_with_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two plugins, one with a slip in its third line, the description and the data: one run tells all of it."""
+    (tmp_path / "slip.py").write_text("import math\n\nmath.nothing()\n", encoding="utf-8")
+    (tmp_path / "torn.py").write_text("def f(:\n", encoding="utf-8")
+    text = MODEL.replace("unit = 8", "unit = none").replace("train.dat", "nowhere.dat")
+    ini = write_problem(tmp_path, text)
+    plugins = ["--plugin", tmp_path / "slip.py", "--plugin", tmp_path / "torn.py"]
+    for verb in ("train", "inspect"):
+        done = command(capsys, verb, ini, *plugins)
+        assert done.code == 2
+        for word in ("slip.py:3: AttributeError", "torn.py:1: ", "[hidden] unit: "):
+            assert word in done.err, (verb, word)
+        assert ("nowhere.dat" in done.err) == (verb == "train")
+    # the description alone is right: the plugins' faults alone are told
+    done = command(capsys, "train", write_problem(tmp_path), *plugins)
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 2
+
+
 def test_data_and_weight_paths_are_told_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("no folder", encoding="utf-8")
     text = MODEL.replace("train.dat", "a.dat").replace("valid.dat", "b.dat")

@@ -116,13 +116,43 @@ def test_resume_without_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert command(capsys, "train", ini, "--resume", "--overwrite").code == 2
 
 
-def test_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ini = write_problem(tmp_path)
-    done = command(capsys, "train", ini, "--json")
+def test_result_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = command(capsys, "train", write_problem(tmp_path), "--json")
     records = [json.loads(line) for line in done.out.splitlines()]
-    assert [record["event"] for record in records] == ["epoch", "epoch", "epoch", "result"]
     assert records[-1]["final"]["loss"] == records[2]["loss"]
     assert Path(records[-1]["folder"]).name == "model-1"
+
+
+def test_event_files_for_tensorboard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini, run = write_problem(tmp_path), tmp_path / "run"
+    assert command(capsys, "train", ini, "--out", run, "--epochs", 1, "--tensorboard").code == 0
+    (first,) = (run / "tensorboard").iterdir()
+    assert b"batch/loss" in first.read_bytes()
+    assert b"accuracy/valid" in first.read_bytes()
+    assert command(capsys, "train", ini, "--out", run, "--resume", "--tensorboard").code == 0
+    assert len(list((run / "tensorboard").iterdir())) == 2
+    # an earlier run's files go away with it; other files in the folder stay
+    (run / "tensorboard" / "mine").touch()
+    events = tmp_path / "all" / "events"
+    done = command(capsys, "train", ini, "--out", run, "--overwrite", f"--tensorboard={events}", "--test", "valid.dat")
+    assert done.code == 3
+    assert len(list((run / "tensorboard").iterdir())) == 3  # nothing was touched by a run that did not begin
+    assert command(capsys, "train", ini, "--out", run, "--overwrite", "--tensorboard", events, "--quiet").code == 0
+    assert [path.name for path in (run / "tensorboard").iterdir()] == ["mine"]
+    assert len(list(events.iterdir())) == 1
+
+
+def test_event_folders_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    done = command(capsys, "train", "--tensorboard", ini)
+    assert done.code == 2
+    assert "--tensorboard: " in done.err
+    assert "model.ini' is a file" in done.err
+    done = command(capsys, "train", ini, "--tensorboard", ini / "events", "--valid", tmp_path / "nix.csv")
+    assert done.code == 2
+    assert "--tensorboard: " in done.err
+    assert "nix.csv" in done.err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_quiet_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

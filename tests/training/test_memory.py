@@ -62,7 +62,7 @@ def test_u034_a_step_takes_no_array_memory():
                 Trace.peak = tracemalloc.get_traced_memory()[1]
                 tracemalloc.stop()
 
-    rows = 512
+    rows = 2048
     model = classifier(batch_size=rows)
     model.train(*data(40 * rows), epochs=1, callbacks=[Trace()], shuffle=False)
     assert 0 < Trace.peak < rows * 6 * 4  # less than one batch of inputs
