@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import importlib.util
 import os
 import stat
 import sys
@@ -71,7 +72,7 @@ def fingerprint() -> str:
     """Hash of everything that decides what machine code a kernel becomes."""
     digest = hashlib.sha256()
     here = Path(__file__).resolve().parent
-    for path in sorted(here.rglob("*.py")):
+    for path in sorted((*here.glob("*.py"), *here.glob("[!_]*/**/*.py"))):  # not among the compiled ones
         digest.update(path.relative_to(here).as_posix().encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     if not here.is_dir():  # imported from a zip archive, which is watched as a whole
@@ -272,6 +273,32 @@ def _short_spin() -> Iterator[None]:
         del os.environ["GOMP_SPINCOUNT"]
 
 
+@functools.cache
+def _leave_scipy_alone() -> None:
+    """Let Numba find out whether there is SciPy without importing its linear algebra, which no kernel of ours uses.
+
+    Numba does it once, when it loads its functions for arrays; it takes a quarter of the time to a first step. A
+    program's own kernels that need BLAS import it when they are compiled, as ever.
+    """
+    if "numba.np.arraymath" in sys.modules:
+        return
+    linear = importlib.import_module("numba.np.linalg")
+    thorough = getattr(linear, "ensure_blas", None)
+    if thorough is None:  # another version of Numba, which does otherwise
+        return
+
+    def look_only() -> None:
+        if importlib.util.find_spec("scipy") is None:
+            raise ImportError("no SciPy")
+
+    cast(Any, linear).ensure_blas = look_only
+    try:
+        arrays = importlib.import_module("numba.np.arraymath")
+    finally:
+        cast(Any, linear).ensure_blas = thorough
+    cast(Any, arrays).ensure_blas = thorough
+
+
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheImplementation
 
@@ -287,6 +314,7 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
         return self._cache_file.holds(self._index_key(sig, target_context.codegen()))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        _leave_scipy_alone()
         if self._forks:
             start_threads()  # the machine code names functions of the pool
         return super().load_overload(sig, target_context)
