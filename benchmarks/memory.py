@@ -34,7 +34,7 @@ TARGETS = ((260, False), (200, None))  # MiB for ResNet-18 at 128; with and with
 
 @dataclass(slots=True)
 class Row:
-    """A model, a batch, an optimizer; NNTrainer's recorded figures in MiB: tensors and weights planned, process peak."""
+    """A model, a batch, an optimizer; NNTrainer's recorded figures in MiB: tensors + weights, process peak."""
 
     model: str
     batch: int

@@ -60,9 +60,9 @@ class Listing:
         self.uses: dict[Value, list[int]] = {}
         self.writers: dict[Value, list[int]] = {}
         for position, operation in enumerate(self.operations):
-            for root in {value.root for value in (*operation.reads_all, *operation.writes.values())}:
+            for root in dict.fromkeys(value.root for value in (*operation.reads_all, *operation.writes.values())):
                 self.uses.setdefault(root, []).append(position)
-            for root in {value.root for value in operation.writes.values()}:
+            for root in dict.fromkeys(value.root for value in operation.writes.values()):
                 self.writers.setdefault(root, []).append(position)
         self.loads = self._loads()
         self.moment = max(range(len(self.loads)), key=self.loads.__getitem__, default=0)

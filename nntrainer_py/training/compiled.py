@@ -167,7 +167,7 @@ class Compiled:
         """Plans are small, but ever new batch sizes must not add up without end."""
         for old in [old for old in self._lowered if old != key][: max(0, len(self._lowered) - _PLANS_KEPT)]:
             for kept in (self._lowered, self._plans, self._programs):
-                kept.pop(old, None)  # type: ignore[attr-defined]
+                kept.pop(old, None)
 
     def _ensure(self, lowered: Lowered) -> None:
         """Persistent memory and initial values, drawn in canonical order from NNTrainer's stream."""
