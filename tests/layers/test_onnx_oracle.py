@@ -10,15 +10,35 @@ import pytest
 from harness import Case, Feeds, build, compiled
 
 from nntrainer_py.graph.lower import lower
+from nntrainer_py.layers.activation import Activation
+from nntrainer_py.layers.add import Add
+from nntrainer_py.layers.addition import Addition
 from nntrainer_py.layers.base import Layer
+from nntrainer_py.layers.batch_normalization import BatchNormalization
+from nntrainer_py.layers.concat import Concat
 from nntrainer_py.layers.conv1d import Conv1D
+from nntrainer_py.layers.conv2d import Conv2D
 from nntrainer_py.layers.conv2dtranspose import Conv2DTranspose
+from nntrainer_py.layers.cos import Cos
 from nntrainer_py.layers.depthwiseconv2d import DepthwiseConv2D
 from nntrainer_py.layers.divide import Divide
+from nntrainer_py.layers.embedding import Embedding
+from nntrainer_py.layers.flatten import Flatten
+from nntrainer_py.layers.fully_connected import FullyConnected
 from nntrainer_py.layers.gather import Gather
 from nntrainer_py.layers.layer_normalization import LayerNormalization
 from nntrainer_py.layers.matmul import Matmul
+from nntrainer_py.layers.multiply import Multiply
+from nntrainer_py.layers.negative import Negative
+from nntrainer_py.layers.permute import Permute
 from nntrainer_py.layers.pooling2d import Pooling2D
+from nntrainer_py.layers.reduce_mean import ReduceMean
+from nntrainer_py.layers.reduce_sum import ReduceSum
+from nntrainer_py.layers.reshape import Reshape
+from nntrainer_py.layers.rmsnorm import RMSNorm
+from nntrainer_py.layers.sin import Sin
+from nntrainer_py.layers.slice import Slice
+from nntrainer_py.layers.subtract import Subtract
 from nntrainer_py.layers.upsample2d import Upsample2D
 
 onnx = pytest.importorskip("onnx")
@@ -39,7 +59,8 @@ def run_node(kind: str, arrays: Arrays, attributes: dict[str, Any]) -> Any:
     ]
     outputs = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
     graph = helper.make_graph([helper.make_node(kind, names, ["y"], **attributes)], "one", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    opset = 20 if kind == "Gelu" else 18
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, given)[0]
 
@@ -123,11 +144,82 @@ ROWS: dict[str, Row] = {
     ),
     "matmul": (lambda: Matmul(), [(2, 3, 4, 5), (2, 1, 5, 6)], "MatMul", {}, _plain),
     "divide": (lambda: Divide(), [(2, 3, 4, 5), (1, 3, 1, 5)], "Div", {}, _plain),
+    "conv2d in groups": (
+        lambda: Conv2D(filters=6, kernel_size=(3, 2), stride=(1, 2), dilation=(2, 1), padding=(1, 2, 0, 1), groups=3),
+        [(2, 6, 7, 8)], "Conv",
+        {"kernel_shape": [3, 2], "strides": [1, 2], "dilations": [2, 1], "pads": [1, 0, 2, 1], "group": 3}, _filter,
+    ),
+    "conv2d, same, even": (
+        lambda: Conv2D(filters=3, kernel_size=(4, 3), stride=(2, 2), padding="same"),
+        [(2, 2, 9, 8)], "Conv", {"kernel_shape": [4, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}, _filter,
+    ),
+    "batch normalization": (
+        lambda: BatchNormalization(epsilon=0.01), [(2, 3, 4, 5)], "BatchNormalization", {"epsilon": 0.01},
+        lambda x, w: [x[0], *(w[k].reshape(-1) for k in ("gamma", "beta", "moving_mean", "moving_variance"))],
+    ),
+    "fully connected": (
+        lambda: FullyConnected(unit=4), [(6, 1, 1, 5)], "Gemm", {},
+        lambda x, w: [x[0].reshape(6, 5), w["weight"].reshape(5, 4), w["bias"].reshape(4)],
+    ),
+    "concat": (lambda: Concat(axis=2), [(2, 3, 4, 5), (2, 3, 2, 5)], "Concat", {"axis": 2}, _plain),
+    "permute": (lambda: Permute(direction="3,1,2"), [(2, 3, 4, 5)], "Transpose", {"perm": [0, 3, 1, 2]}, _plain),
+    "reduce mean": (
+        lambda: ReduceMean(axis=2), [(2, 3, 4, 5)], "ReduceMean", {"keepdims": 1},
+        lambda x, w: [x[0], np.array([2], np.int64)],
+    ),
+    "reduce sum": (
+        lambda: ReduceSum(axis=3), [(2, 3, 4, 5)], "ReduceSum", {"keepdims": 1},
+        lambda x, w: [x[0], np.array([3], np.int64)],
+    ),
+    "slice": (
+        lambda: Slice(axis=2, start_index=2, end_index=4), [(2, 3, 5, 4)], "Slice", {},
+        lambda x, w: [x[0], *(np.array([k], np.int64) for k in (1, 3, 2))],
+    ),
+    "embedding": (
+        lambda: Embedding(in_dim=7, out_dim=3), [(2, 1, 1, 5)], "Gather", {"axis": 0},
+        lambda x, w: [w["Embedding"].reshape(7, 3), x[0].astype(np.int64).reshape(2, 1, 5)],
+    ),
+    "rms normalization": (
+        lambda: RMSNorm(epsilon=0.01), [(2, 3, 4, 5)], "SimplifiedLayerNormalization", {"axis": 3, "epsilon": 0.01},
+        lambda x, w: [x[0], w["gamma"].reshape(5)],
+    ),
+    "flatten": (
+        lambda: Flatten(), [(2, 3, 4, 5)], "Reshape", {}, lambda x, w: [x[0], np.array([0, 1, 1, -1], np.int64)],
+    ),
+    "reshape": (
+        lambda: Reshape(target_shape="5:3:4"), [(2, 3, 4, 5)], "Reshape", {},
+        lambda x, w: [x[0], np.array([0, 5, 3, 4], np.int64)],
+    ),
+    "subtract": (lambda: Subtract(), [(2, 3, 4, 5), (1, 1, 4, 1)], "Sub", {}, _plain),
+    "multiply": (lambda: Multiply(), [(2, 3, 4, 5), (2, 3, 1, 5)], "Mul", {}, _plain),
+    "add": (lambda: Add(), [(2, 3, 4, 5), (1, 3, 1, 1)], "Add", {}, _plain),
+    "addition": (lambda: Addition(), [(2, 3, 4, 5)] * 3, "Sum", {}, _plain),
+    "sine": (lambda: Sin(), [(2, 3, 4, 5)], "Sin", {}, _plain),
+    "cosine": (lambda: Cos(), [(2, 3, 4, 5)], "Cos", {}, _plain),
+    "negative": (lambda: Negative(), [(2, 3, 4, 5)], "Neg", {}, _plain),
+    "softmax": (lambda: Activation(activation="softmax"), [(2, 3, 4, 5)], "Softmax", {"axis": 3}, _plain),
+    "sigmoid": (lambda: Activation(activation="sigmoid"), [(2, 3, 4, 5)], "Sigmoid", {}, _plain),
+    "tanh": (lambda: Activation(activation="tanh"), [(2, 3, 4, 5)], "Tanh", {}, _plain),
+    "relu": (lambda: Activation(activation="relu"), [(2, 3, 4, 5)], "Relu", {}, _plain),
+    "leaky relu": (
+        lambda: Activation(activation="leaky_relu"), [(2, 3, 4, 5)], "LeakyRelu", {"alpha": 0.01}, _plain,
+    ),
+    "elu": (lambda: Activation(activation="elu"), [(2, 3, 4, 5)], "Elu", {"alpha": 1.0}, _plain),
+    "selu": (
+        lambda: Activation(activation="selu"), [(2, 3, 4, 5)], "Selu",
+        {"alpha": 1.67326324, "gamma": 1.05070098}, _plain,
+    ),
+    "softplus": (lambda: Activation(activation="softplus"), [(2, 3, 4, 5)], "Softplus", {}, _plain),
+    "mish": (lambda: Activation(activation="mish"), [(2, 3, 4, 5)], "Mish", {}, _plain),
+    "gelu": (lambda: Activation(activation="gelu"), [(2, 3, 4, 5)], "Gelu", {"approximate": "none"}, _plain),
+    "tanh gelu": (lambda: Activation(activation="tanh_gelu"), [(2, 3, 4, 5)], "Gelu", {"approximate": "tanh"}, _plain),
 }  # fmt: skip
 
 
 def _fill(index: int, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-    return rng.integers(0, 4, shape) if index == 1 and shape[2] == 6 else rng.standard_normal(shape)
+    if (index == 1 and shape[2] == 6) or shape == (2, 1, 1, 5):
+        return rng.integers(0, 4, shape)
+    return rng.standard_normal(shape)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -140,5 +232,8 @@ def test_forward(name: str) -> None:
     inputs = [feeds.values[f"in{i}:input0"] for i in range(len(shapes))]
     weights = {key.partition(":")[2]: value for key, value in feeds.values.items() if key.startswith("layer:")}
     expected = run_node(kind, operands(inputs, weights), attributes)
-    assert results["output 0"].shape == expected.shape
-    np.testing.assert_allclose(results["output 0"], expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+    if expected.ndim == 4:
+        assert results["output 0"].shape == expected.shape
+    np.testing.assert_allclose(
+        results["output 0"].reshape(expected.shape), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max()
+    )
