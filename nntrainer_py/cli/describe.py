@@ -154,7 +154,8 @@ def _syntax(found: Property[Any]) -> str:
 def _entry_text(group: Group, word: str) -> str:
     cls = group.entries[word]
     others = [alias for alias, target in group.aliases.items() if target == word]
-    text = [f"{word} ({group.title.lower().removesuffix('s') if group.file != 'data' else 'type of data'})"]
+    one = {"data": "type of data", "losses": "loss"}.get(group.file) or group.title.lower().removesuffix("s")
+    text = [f"{word} ({one})"]
     if others:
         text.append(f"also written {', '.join(others)}")
     text.append("")

@@ -7,6 +7,6 @@ from nntrainer_py.layers.recurrent import Cell
 
 
 class GruCell(GruMath, Cell):
-    """One step of `GruMath`; inputs x ``(N, 1, 1, F)`` and h' ``(N, 1, 1, unit)``, output h."""
+    """One step of `gru`; inputs x ``(N, 1, 1, F)`` and h' ``(N, 1, 1, unit)``, output h."""
 
     keyword = "grucell"

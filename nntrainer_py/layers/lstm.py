@@ -10,7 +10,9 @@ from nntrainer_py.tensor.operations.record import Value
 
 
 class Lstm(LstmMath, Sequential):
-    """Long short-term memory (Hochreiter and Schmidhuber, 1997), initial states zero; see `LstmMath` for the formulas.
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997), initial states zero.
+
+    ``i, f, o = rec(x W + h' U + b)``, ``g = act(x W + h' U + b)``, ``c = f c' + i g``, ``h = o act(c)``.
 
     Shapes: ``(N, 1, T, F)`` to ``(N, 1, T, unit)``, or ``(N, 1, 1, unit)`` without ``return_sequences``; twice the
     width when ``bidirectional``: forward half first, both aligned on the same time index. weight_ih ``F x 4 unit``,

@@ -7,7 +7,7 @@ from nntrainer_py.layers.recurrent import Cell
 
 
 class LstmCell(LstmMath, Cell):
-    """One step of `LstmMath`; inputs x ``(N, 1, 1, F)``, h' and c' ``(N, 1, 1, unit)``, outputs h and c."""
+    """One step of `lstm`; inputs x ``(N, 1, 1, F)``, h' and c' ``(N, 1, 1, unit)``, outputs h and c."""
 
     keyword = "lstmcell"
     states = ("hidden0", "cell0")

@@ -12,11 +12,13 @@ from nntrainer_py.tensor.operations.record import Value
 
 
 class MolAttention(WeightLayer):
-    """Scores from the query and the state alone, then ``scores value``; see `MolScores` for the formula.
+    """Scores from the query and the state alone, a mixture of logistic distributions, then ``scores value``.
 
     Inputs: query ``(N, 1, 1, Wq)``, value ``(N, 1, T, Wv)``, state ``(N, 1, 1, mol_k)`` and possibly the number of
     valid steps ``(N, 1, 1, 1)``, beyond which scores are zero. ``p = tanh(query fc_w + fc_bias) fc_proj_w`` holds
-    kappa, beta and alpha. Outputs: ``(N, 1, 1, Wv)`` and, where it is read, the state ``state + exp(kappa)``.
+    kappa, beta and alpha, of which exp, exp and softmax are taken; step u = 1.. of the value scores
+    ``sum alpha (sigmoid((u + 0.5 - moved) / beta) - sigmoid((u - 0.5 - moved) / beta))``, moved = state + kappa.
+    Outputs: ``(N, 1, 1, Wv)`` and, where it is read, the moved state.
     Weights in order: fc_w ``Wq x unit``, fc_bias, fc_proj_w ``unit x 3 mol_k``.
     """
 
