@@ -211,7 +211,7 @@ NAMES = {
     "hangul apart": unicodedata.normalize("NFD", "한글 모델"),
     "accent": "Überprüfung d'été",
     "emoji": 'net 🧠 "quoted"',
-    "long": "ü" * 120,
+    "250 bytes with the ending": "ü" * 123,
 }
 
 
