@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from keyword_rows import INDICES, LAYER_ROWS
 
 from nntrainer_py import Model
 from nntrainer_py.errors import DescriptionError
@@ -18,80 +19,10 @@ from nntrainer_py.registry import LAYERS, LOSSES, OPTIMIZERS, SCHEDULERS
 from nntrainer_py.tensor.initializers import INITIALIZERS
 
 BATCH = 3
-STEPS = "1:4:5"  # four steps of five features
-STATE = "1:1:6"
-
-#: keyword -> shapes of the inputs, then the properties
-LAYER_ROWS: dict[str, tuple[str, str]] = {
-    "activation": ("2:3:4", "activation = gelu"),
-    "add": ("2:3:4 1:3:1", ""),
-    "addition": ("2:3:4 2:3:4 2:3:4", ""),
-    "attention": ("1:4:5 1:3:5 1:3:5", "scaled_dot_product = true"),
-    "batch_normalization": ("2:3:4", ""),
-    "cast": ("2:3:4", "tensor_dtype = FP32"),
-    "centroid_knn": ("1:1:4", "num_class = 3"),
-    "channel_shuffle": ("6:2:2", "split_number = 3"),
-    "concat": ("2:3:4 3:3:4", "axis = 1"),
-    "conv1d": ("2:1:9", "filters = 3\nkernel_size = 3\npadding = causal\ndilation = 2"),
-    "conv2d": ("4:5:6", "filters = 6\nkernel_size = 3,2\npadding = same\ngroups = 2"),
-    "conv2dtranspose": ("2:4:5", "filters = 3\nkernel_size = 3,2\nstride = 2,1"),
-    "cos": ("2:3:4", ""),
-    "depthwiseconv2d": ("3:5:5", "kernel_size = 3,3"),
-    "divide": ("2:3:4 2:3:4", ""),
-    "dropout": ("2:3:4", "dropout_rate = 0.5"),
-    "embedding": ("1:1:4", "in_dim = 7\nout_dim = 3"),
-    "flatten": ("2:3:4", ""),
-    "fully_connected": ("2:3:4", "unit = 5"),
-    "gather": ("2:5:4 2:3:4", "axis = 2"),
-    "gru": (STEPS, "unit = 6\nreturn_sequences = true"),
-    "grucell": (f"1:1:5 {STATE}", "unit = 6"),
-    "identity": ("2:3:4", ""),
-    "input": ("2:3:4", "normalization = true"),
-    "layer_normalization": ("2:3:4", "axis = 1,3"),
-    "lstm": (STEPS, "unit = 6\nbidirectional = true"),
-    "lstmcell": (f"1:1:5 {STATE} {STATE}", "unit = 6"),
-    "matmul": ("2:3:4 2:4:5", ""),
-    "mol_attention": ("1:1:5 1:6:4 1:1:3", "unit = 4\nmol_k = 3"),
-    "multi_head_attention": ("1:4:6 1:3:6 1:3:6", "num_heads = 2\ndropout_rate = 0.1"),
-    "multiout": ("2:3:4", ""),
-    "multiply": ("2:3:4 2:3:4", ""),
-    "nearest_neighbours": ("1:1:4", "num_class = 3\nneighbours = 2\ncapacity = 5"),
-    "negative": ("2:3:4", ""),
-    "permute": ("2:3:4", "direction = 2,3,1"),
-    "pooling2d": ("2:5:6", "pooling = max\npool_size = 2,2\nstride = 2,2"),
-    "positional_encoding": (STEPS, "max_timestep = 6"),
-    "pow": ("2:3:4", "exponent = 2"),
-    "preprocess_flip": ("2:3:4", "flip_direction = vertical"),
-    "preprocess_l2norm": ("1:1:5", ""),
-    "preprocess_translate": ("2:6:6", "random_translate = 0.3"),
-    "reduce_mean": ("2:3:4", "axis = 2"),
-    "reduce_sum": ("2:3:4", "axis = 3"),
-    "reshape": ("2:3:4", "target_shape = 3:1:8"),
-    "rmsnorm": ("2:3:4", "epsilon = 1e-5"),
-    "rnn": (STEPS, "unit = 6"),
-    "rnncell": (f"1:1:5 {STATE}", "unit = 6"),
-    "sin": ("2:3:4", ""),
-    "slice": ("2:5:4", "axis = 2\nstart_index = 2\nend_index = 4"),
-    "split": ("2:3:4", "axis = 1\nsplit_number = 2"),
-    "sqrt": ("2:3:4", ""),
-    "subtract": ("2:3:4 2:3:4", ""),
-    "swiglu": ("2:3:4 2:3:4", ""),
-    "tan": ("2:3:4", ""),
-    "tensor": ("", "dim = 2:3:4\ntensor_name = table\ninitializer = ones"),
-    "transpose": ("2:3:4", "axis = 1"),
-    "upsample2d": ("2:3:4", "upsample = bilinear\nkernel_size = 2,3"),
-    "weight": ("", "dim = 2:3:4\nweight_name = table"),
-    "zoneout_lstmcell": (
-        f"1:1:5 {STATE} {STATE}",
-        "unit = 6\nhidden_state_zoneout_rate = 0.2\ncell_state_zoneout_rate = 0.1\nmax_timestep = 1\ntimestep = 0",
-    ),
-}
 #: not layers by themselves: a group of layers (tests/graph/test_unroll.py), and what ``distribute = true`` makes
 ELSEWHERE = ("recurrent", "time_dist")
 #: not trained: running state, a constant, and what a softmax over keys cancels
 CONSTANT = {"tensor": {"it:table"}, "multi_head_attention": {"it:key_fc_bias"}}
-#: layers with inputs that are indices below 5
-INDICES = {"embedding": 0, "gather": 1}
 #: layers with more than one output that has to be read
 SEVERAL = {"split": 2, "lstmcell": 2, "zoneout_lstmcell": 2, "mol_attention": 2}
 LABELLED = ("centroid_knn", "nearest_neighbours")
