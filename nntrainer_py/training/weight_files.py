@@ -41,8 +41,10 @@ def load_bin(path: Path, model: Trainee) -> None:
     found = bin_format.load(path, weights, trained, trainable)
     for name, array in found.weights.items():
         np.copyto(weights[name], array)
-    if found.moments and _has_adam(model):
+    if lowered.training and _has_adam(model) and (found.moments or found.epoch is not None):
         state = model.compiled.optimizer_state(lowered)
+        for array in state.values():
+            array.fill(0)  # what an earlier training of this model left has nothing to do with the file
         for key, (first, second) in found.moments.items():
             np.copyto(state[f"{key}:m"], first)
             np.copyto(state[f"{key}:v"], second)

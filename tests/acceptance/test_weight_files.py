@@ -118,6 +118,18 @@ def test_a_saved_adam_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert _bytes(resumed) == _bytes(whole)
 
 
+@pytest.mark.parametrize("writer", ["sgd", "adam"])
+def test_what_was_before_loading_does_not_matter(tmp_path: Path, writer: str) -> None:
+    source, fresh, used = _model(tmp_path, writer), _model(tmp_path), _model(tmp_path)
+    _train(source, 3)
+    source.save(tmp_path / "m.bin")
+    _train(used, 5)
+    for model in (fresh, used):
+        model.load(tmp_path / "m.bin")
+        _train(model, 2)
+    assert _bytes(used) == _bytes(fresh)
+
+
 @pytest.mark.parametrize(("writer", "reader"), [("adam", "sgd"), ("sgd", "adam"), ("adam", "adamw"), ("adamw", "adam")])
 @pytest.mark.parametrize("steps", [0, 3])
 def test_files_of_another_optimizer(tmp_path: Path, writer: str, reader: str, steps: int) -> None:
