@@ -24,6 +24,7 @@ from nntrainer_py.formats import safetensors
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.graph.save import to_text
 from nntrainer_py.tensor.operations.record import StepState
+from nntrainer_py.training.history import History
 from nntrainer_py.training.trainee import Trainee
 from nntrainer_py.version import __version__
 
@@ -43,7 +44,7 @@ class Progress:
         validated: the last complete pass has its row in the history.
         run: what must be the same for the numbers to stay the same: batch size, accumulation, seed, samples ...
         tally: sums of the epoch that is going on; seconds: spent in it.
-        history, best, schedule: as their `state` functions give them.
+        best, schedule: as their `state` functions give them.
     """
 
     epoch: int
@@ -52,7 +53,7 @@ class Progress:
     run: dict[str, Any]
     tally: dict[str, Any]
     seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: History = field(default_factory=History)
     best: dict[str, Any] = field(default_factory=dict)
     schedule: dict[str, float] = field(default_factory=dict)
 
@@ -90,11 +91,12 @@ def save(path: Path, model: Trainee, progress: Progress, best_weights: Arrays | 
         "run": progress.run,
         "tally": progress.tally,
         "seconds": progress.seconds,
-        "history": progress.history,
         "best": progress.best,
         "schedule": progress.schedule,
     }
-    metadata = {"format": FORMAT, "training": json.dumps(training), **description(model)}
+    # the history is spliced in as text: encoded anew each time, a long one would take memory with every checkpoint
+    text = f'{json.dumps(training)[:-1]}, "history": {progress.history.json()}}}'
+    metadata = {"format": FORMAT, "training": text, **description(model)}
     safetensors.save(path, tensors, metadata)
 
 
@@ -225,8 +227,8 @@ def _progress(file: SafetensorsFile, training: Mapping[str, Any]) -> Progress:
             raise ValueError("counters")
         progress = Progress(
             int(training["epoch"]), int(training["batch"]), bool(training["validated"]), dict(training["run"]),
-            dict(training["tally"]), float(training["seconds"]), list(training["history"]), dict(training["best"]),
-            dict(training["schedule"]),
+            dict(training["tally"]), float(training["seconds"]), History.of_records(training["history"]),
+            dict(training["best"]), dict(training["schedule"]),
         )  # fmt: skip
         if min(progress.epoch, progress.batch) < 0:
             raise ValueError("place")

@@ -75,6 +75,7 @@ class History(Sequence[EpochRow]):
 
     def __init__(self, rows: Sequence[EpochRow] = ()) -> None:
         self.rows = list(rows)
+        self._texts: list[str] = []  # of the first rows
 
     def __getitem__(self, index: Any) -> Any:
         return self.rows[index]
@@ -121,13 +122,14 @@ class History(Sequence[EpochRow]):
         """Replace the file atomically; DataError with the cause when that is not possible."""
         write_atomically(path, [self.json_lines().encode()], error=DataError)
 
-    def as_records(self) -> list[dict[str, Any]]:
-        """Plain values for a checkpoint."""
-        return [row.as_record() for row in self.rows]
+    def json(self) -> str:
+        """All rows as one JSON array for a checkpoint; `of_records` takes it back. Each row is encoded only once."""
+        self._texts += [json.dumps(row.as_record()) for row in self.rows[len(self._texts) :]]
+        return f"[{', '.join(self._texts)}]"
 
     @classmethod
     def of_records(cls, records: Sequence[Mapping[str, Any]]) -> History:
-        """The rows that `as_records` gave."""
+        """The rows of plain values, as `EpochRow.as_record` and the array of `json` have them."""
         return cls([EpochRow(**record) for record in records])
 
 

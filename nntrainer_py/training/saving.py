@@ -15,7 +15,6 @@ from nntrainer_py.training import checkpoint
 from nntrainer_py.training.best import Best
 from nntrainer_py.training.callbacks import Callback, RunFacts
 from nntrainer_py.training.diagnosis import all_finite
-from nntrainer_py.training.history import History
 from nntrainer_py.training.interrupt import InterruptGuard
 from nntrainer_py.training.preflight import check_writable
 from nntrainer_py.training.run_lock import RunLock
@@ -78,7 +77,7 @@ class Saving:
         progress, weights = checkpoint.restore(self._settings.checkpoint, model, self._run)
         best.restore(progress.best, weights)
         tally.restore(progress.tally)
-        self._facts.history = History.of_records(progress.history)
+        self._facts.history = progress.history
         if model.spec.scheduler is not None:
             model.spec.scheduler.load_state(progress.schedule)  # type: ignore[attr-defined]
         self._place = (progress.epoch, progress.batch, progress.validated)
@@ -121,7 +120,7 @@ class Saving:
         self.check_weights()
         scheduler = model.spec.scheduler
         progress = checkpoint.Progress(
-            epoch, batch, validated, self._run, tally.state(), seconds, self._facts.history.as_records(), best.state(),
+            epoch, batch, validated, self._run, tally.state(), seconds, self._facts.history, best.state(),
             {} if scheduler is None else scheduler.state(),  # type: ignore[attr-defined]
         )  # fmt: skip
         with self._guard.saving():
