@@ -133,7 +133,7 @@ class Preparation:
         require_trainable(self.model, errors)
         require_training_data(self.model, given, errors)
         data = open_data(self.model.spec, given, errors)
-        _require_writable(self.model, errors)
+        _require_writable(self.model, given, errors)
         if arguments.tensorboard:
             _require_folder(arguments.tensorboard, errors)
         settings = _settings(arguments, self.model, folder, errors)
@@ -244,10 +244,11 @@ def _settings(
         return None
 
 
-def _require_writable(model: Model, errors: list[NNTrainerError]) -> None:
-    """The weight files that the description asks for can be written."""
+def _require_writable(model: Model, given: dict[str, str | None], errors: list[NNTrainerError]) -> None:
+    """The weight files that the description asks for can be written, and take the place of nothing that is read."""
     import os
 
+    taken = _files_read(model, given)
     for key in ("save_path", "save_best_path"):
         text = getattr(model.spec.model, key)
         if text is None:
@@ -259,12 +260,28 @@ def _require_writable(model: Model, errors: list[NNTrainerError]) -> None:
         problem = ""
         if path.is_dir():
             problem = "is a folder, a file was expected"
+        elif path.exists() and not path.is_file():
+            problem = "is not a regular file"
+        elif os.path.realpath(path) in taken:
+            problem = f"would overwrite {taken[os.path.realpath(path)]}"
         elif not parent.is_dir():
             problem = f"cannot be written, {printable(str(parent))} is no folder"
         elif not os.access(parent, os.W_OK | os.X_OK):
             problem = f"cannot be written, {printable(str(parent))} is not writable"
         if problem:
             errors.append(UsageError(f"{printable(str(path))}: {problem}", origin=model.spec.at(key), key=key))
+        taken.setdefault(os.path.realpath(path), f"what {key} writes")
+
+
+def _files_read(model: Model, given: dict[str, str | None]) -> dict[str, str]:
+    """Real path of every file that the run reads -> what it is."""
+    import os
+
+    found = {os.path.realpath(model.spec.path): "the model file"} if model.spec.path else {}
+    for use, section in model.spec.datasets.items():
+        paths = [str(path) for path in section.paths.values()] if given.get(use) is None else []
+        found |= {os.path.realpath(path): f"the data of [{use}_set]" for path in paths}
+    return found | {os.path.realpath(path): f"the data of --{use}" for use, path in given.items() if path is not None}
 
 
 def _event_folder(text: str) -> str:

@@ -34,6 +34,8 @@ def write_atomically(
     try:
         if path.is_dir():
             raise IsADirectoryError(21, "is a folder")
+        if path.exists() and not path.is_file():  # a rename would take the place of a device such as /dev/null
+            raise OSError(22, "is not a regular file")
         handle, temporary = _temporary(folder)
         with os.fdopen(handle, "wb") as stream:  # open, and so locked, until the file has its name
             for part in parts:
