@@ -22,6 +22,9 @@ from nntrainer_py.layers.base import Layer
 from nntrainer_py.properties import Connection
 from nntrainer_py.registry import LAYERS
 
+#: keys of every layer of which one value is used whatever is written
+_IN_FORCE = {"engine": "cpu", "weight_dtype": "FP32"}
+
 
 def load_ini(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> ModelSpec:
     """The spec of an INI file, with ``section.key=value`` overrides; `DescriptionError` with all its faults."""
@@ -109,6 +112,9 @@ def _layer(draft: Draft, folder: Path, faults: Faults) -> LayerSpec | None:
         layer.trainable = draft.trainable
     if layer.shared_from is not None:
         layer.shared_from = draft.scope.resolve(layer.shared_from)
+    for key, used in _IN_FORCE.items():
+        if str(getattr(layer, key) or used).lower() != used.lower():
+            faults.warn(f"has no effect; {used} is in force", _places(draft.ini, draft.section).get(key), key)
     if layer.distribute and layer.flatten:
         faults.warn("has no effect on a distributed layer; add a flatten section", draft.origin, "flatten")
     inputs = layer.input_layers

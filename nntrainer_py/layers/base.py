@@ -55,9 +55,9 @@ class Layer(Configurable):
     shared_from = name(default=None, doc="Use the weights of that layer.")
     clip_grad_by_norm = number(default=None, minimum=0.0, doc="Clip gradients by their global norm; 0 is off.")
     packed = boolean(True, doc="False: the weight type follows the activation type.")
-    weight_dtype = enum(DTYPES, None, doc="Storage type of the weights of this layer.")
+    weight_dtype = enum(DTYPES, None, doc="Storage type of the weights of this layer; FP32 here.")
     loss_scale = number(default=None, nonzero=True, doc="Loss scale of mixed precision.")
-    engine = enum(("cpu",), default="cpu", doc="Where the layer runs.")
+    engine = enum(("cpu", "gpu", "qnn"), default="cpu", doc="Where the layer runs: always on the cpu here.")
 
     #: set by the graph: the weights in the order of their request
     weights: list[Weight]

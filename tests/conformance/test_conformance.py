@@ -36,6 +36,7 @@ def test_table_per_type(capsys: pytest.CaptureFixture[str]) -> None:
         table[case.get("layer_type", "models")] = table.get(case.get("layer_type", "models"), 0) + 1
         if not supported(case):
             missing.append(case["name"])
+    table["execution orders"] = len(cases("exec_order"))
     with capsys.disabled():
         print("\nconformance cases: " + ", ".join(f"{name} {count}" for name, count in sorted(table.items())))
     assert not missing

@@ -167,6 +167,11 @@ def test_u010_loss_as_key_and_as_layer_are_the_same_graph() -> None:
     [
         ("[Model]\nType = NeuralNetwork\n" + IN, []),
         (
+            "[Model]\nepochs = 2\n" + IN + "engine = GPU\nweight_dtype = fp16\n",
+            ["6: [in] engine: has no effect; cpu is in force", "7: [in] weight_dtype: has no effect; FP32 is in force"],
+        ),
+        ("[Model]\nepochs = 2\n" + IN + "engine = cpu\nweight_dtype = FP32\n", []),
+        (
             "[Model]\nType = network\n" + IN,
             [
                 "2: [Model] type: 'network' has no effect; one of knn, logistic_regression, neuralnetwork, "
