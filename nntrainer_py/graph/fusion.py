@@ -165,8 +165,8 @@ def rectify_normalization(operations: Sequence[Operation], wanted: Set[Value]) -
             _mask_way_back(uses, edit, operation, relu.writes["out"])
         elif addition is not None and len(addition.reads) == 2 and not edit.touches(addition):
             relu = uses.only(addition.writes["out"], "activation", "relu")
-            addend = next(value for value in addition.reads.values() if value is not made)
-            if relu is None or addend.shape != made.shape:
+            addend = next((value for value in addition.reads.values() if value is not made), None)
+            if relu is None or addend is None or addend.shape != made.shape:  # None: added to itself
                 continue
             last = max(position[id(operation)], position[id(addition)])
             if last > position[id(relu)]:

@@ -191,6 +191,15 @@ def test_normalization_of_features_is_not_fused() -> None:
     assert kinds(lowered(rows))["batch_normalize"] == 1
 
 
+def test_a_normalization_added_to_itself_is_not_fused() -> None:
+    rows = (*ADDED[:2], ("sum", Addition, ["bn", "bn"]), *ADDED[3:])
+    found = kinds(lowered(rows, training=False))
+    assert found["batch_normalize"] == found["add_n"] == 1
+    plain, fused = (lowered(rows, training=False, fusion=fusion) for fusion in (False, True))
+    feeds = Feeds(Case(Identity, []))
+    assert compiled(plain, feeds)[0]["output 0"].tobytes() == compiled(fused, feeds)[0]["output 0"].tobytes()
+
+
 def test_a_frozen_normalization_is_masked_on_its_own() -> None:
     rows = [*NORMALIZED]
     rows[1] = ("bn", lambda: BatchNormalization(trainable=False), ["conv"])

@@ -62,22 +62,24 @@ def kld_derivative(reads, attributes, state):
     return {"out": -reads["t"] / p * _scale(attributes, state)}
 
 
-def _unit(x):
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+def _length(x, attributes):
+    """Along the width, at least ``parameter``."""
+    return np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), attributes["parameter"])
 
 
 def cosine_distance(reads, attributes, state):
     y, t = reads["y"], reads["t"]
     rows = _elements(y) // y.shape[-1]
-    total = (1 - (_unit(y) * _unit(t)).sum(-1)).sum()
+    total = (1 - (y * t / (_length(y, attributes) * _length(t, attributes))).sum(-1)).sum()
     return _scalar(attributes["weight"] * total / (rows * _samples(state)))
 
 
 def cosine_distance_derivative(reads, attributes, state):
     y, t = reads["y"], reads["t"]
-    rows = _elements(y) // y.shape[-1]
-    cosine = (_unit(y) * _unit(t)).sum(-1, keepdims=True)
-    slope = (cosine * _unit(y) - _unit(t)) / np.linalg.norm(y, axis=-1, keepdims=True)
+    rows, length, size = _elements(y) // y.shape[-1], _length(y, attributes), _length(t, attributes)
+    cosine = (y * t / (length * size)).sum(-1, keepdims=True)
+    short = np.linalg.norm(y, axis=-1, keepdims=True) < attributes["parameter"]  # its length does not depend on y
+    slope = (np.where(short, 0.0, cosine) * y / length - t / size) / length
     return {"out": slope * _scale(attributes, state) / rows}
 
 
