@@ -17,6 +17,7 @@ from nntrainer_py.errors import printable
 if TYPE_CHECKING:
     from nntrainer_py.cli.layout import Layout
     from nntrainer_py.memory.plan import MemoryPlan
+    from nntrainer_py.model import Model
 
 
 def parser(prog: str = "nntrainer-inspect") -> Parser:
@@ -49,6 +50,8 @@ def inspect(arguments: argparse.Namespace) -> int:
     plan = model.compiled.plan("train" if training else "predict", layout.piece or model.batch_size)
     found = _Peak(plan)
     others = _planners(plan) if arguments.planners else {}
+    if others:
+        others |= _theirs(model, layout.piece or model.batch_size, training)
     if arguments.json:
         print(json.dumps(_record(layout, found, others)))
     elif not arguments.quiet:
@@ -88,6 +91,18 @@ def _planners(plan: MemoryPlan) -> dict[str, int]:
     from nntrainer_py.memory.nntrainer_planners import PLANNERS
 
     return {name: planner(plan.requests).arena for name, planner in PLANNERS.items()}
+
+
+def _theirs(model: Model, batch: int, training: bool) -> dict[str, int]:
+    """Arena by planner for what NNTrainer itself would ask for: its order and lifetimes, no scratch, no temporaries."""
+    from nntrainer_py.graph.nntrainer_stages import stages
+    from nntrainer_py.memory.nntrainer_lifetimes import requests
+    from nntrainer_py.memory.nntrainer_planners import PLANNERS
+
+    nodes = model.compiled.graph("train" if training else "predict").nodes
+    asked = requests(stages(nodes, batch, training), training=training)
+    names = ("optimized_v1", "optimized_v3")
+    return {f"{name}, NNTrainer's lifetimes, no scratch": PLANNERS[name](asked).arena for name in names}
 
 
 def _record(layout: Layout, found: _Peak, others: dict[str, int]) -> dict[str, Any]:

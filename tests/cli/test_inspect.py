@@ -32,6 +32,9 @@ def test_the_peak_is_the_largest_sum_alive(ini: Path, capsys: pytest.CaptureFixt
     planners = record["planners"]
     assert planners["search"] == record["picture"]["arena"]
     assert planners["basic"] == record["memory"]["without_reuse"]
+    theirs = {name: size for name, size in planners.items() if "NNTrainer's lifetimes" in name}
+    assert len(theirs) == 2
+    assert all(0 < size < planners["basic"] for size in theirs.values())
     # boxes that live at one time do not share an address
     for k, (_, size, first, last, at) in enumerate(boxes):
         for _, other, start, end, there in boxes[:k]:
