@@ -5,16 +5,11 @@ from __future__ import annotations
 import html.parser
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from browser import browse, colours, needs_browser
 from commands import command, write_problem
-
-BROWSER = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
 
 
 class _Page(html.parser.HTMLParser):
@@ -103,49 +98,22 @@ def test_out_and_folders_that_are_no_run(run: Path, tmp_path: Path, capsys: pyte
     assert command(capsys, "report", run).code == 0
 
 
-def _browse(page: Path, folder: Path) -> tuple[list[str], set[str]]:
-    """Open a page, screenshot beside it; console messages, and the addresses that the page itself asked for."""
-    assert BROWSER is not None
-    folder.mkdir()
-    network = folder / "network.json"
-    words = [
-        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={folder / 'profile'}", f"--log-net-log={network}",
-        "--enable-logging=stderr", "--window-size=1200,2600", f"--screenshot={folder / 'page.png'}", page.as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert (folder / "page.png").read_bytes().startswith(b"\x89PNG"), done.stderr
-    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    asked = set()
-    for line in network.read_text(encoding="utf-8").splitlines():
-        if '"url":' in line and '"initiator":' in line:
-            parameters = json.loads(line.rstrip().rstrip(",").removesuffix("]}"))["params"]
-            # the browser's own housekeeping has no initiator
-            if parameters["initiator"] != "not an origin":
-                asked.add(parameters["url"])
-    return complaints, asked
-
-
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium (Debian package chromium)")
+@needs_browser
 def test_a_browser_opens_it_without_complaint_or_request(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(capsys, "report", run).code == 0
-    complaints, asked = _browse(run / "report.html", tmp_path / "browser")
-    assert complaints == []
-    assert asked == set()
+    seen = browse(run / "report.html", tmp_path / "browser")
+    assert seen.complaints == []
+    assert seen.asked == set()
     # something is drawn: lines, boxes of many colours
-    image = pytest.importorskip("PIL.Image", reason="needs the extra images")
-    with image.open(tmp_path / "browser" / "page.png") as picture:
-        colours = picture.convert("RGB").getcolors(1 << 24)
-    assert len(colours) > 200
+    assert len(colours(seen.picture)) > 200
 
 
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium (Debian package chromium)")
+@needs_browser
 def test_the_browser_would_notice(tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text('<img src="http://example.invalid/x.png"><script>nowhere()</script>', encoding="utf-8")
-    complaints, asked = _browse(page, tmp_path / "browser")
-    assert any("nowhere" in line for line in complaints)
-    assert asked == {"http://example.invalid/x.png"}
+    seen = browse(page, tmp_path / "browser")
+    assert any("nowhere" in line for line in seen.complaints)
+    assert seen.asked == {"http://example.invalid/x.png"}
