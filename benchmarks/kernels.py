@@ -1,137 +1,154 @@
-"""What each operation of the benchmark models reaches of what this machine can do.
+"""How near the kernels come to what the machine can do: ``python benchmarks/kernels.py [--models resnet18,vgg16]``.
 
-    python benchmarks/kernels.py [--models resnet18,mlp] [--threads 1] [--rounds 10] [--share 1]
-
-Multiplications are compared with the arithmetic peak, measured on products that stay in the caches (a
-Winograd convolution counts as the direct one it replaces, so it may pass 100 %). Everything else is compared with the
-speed at which this machine copies as many bytes. Times are the shortest of several rounds of single operations.
+Measures the machine first, one thread: float32 multiply-add (by the product's own micro-kernel, on data that stays in the
+caches) and copying at several sizes. Then times every operation of a training step alone, within the plan of its model,
+and prints those that carry more than 1 % of the step: the rate in GF/s for operations that count multiplications, else
+in GB/s, and the share of the machine's peak. A Winograd convolution is counted by the multiplications of the direct one,
+so it may pass 100 %. ``--write`` keeps the table in kernels.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import time
-from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from nntrainer_py.model import Model
-from nntrainer_py.tensor.kernels import matmul as products
-from nntrainer_py.tensor.kernels import threads as pool
+from nntrainer_py.tensor.kernels.matmul import matmul, matmul_scratch
+from nntrainer_py.tensor.operations.record import Operation, StepState
 
-HERE = Path(__file__).resolve().parent
-MODELS = {"mlp": 64, "lenet": 32, "lstm": 32, "transformer": 16, "resnet18": 32, "vgg16": 32}
-
-
-def peak(threads: int) -> float:
-    """Billions of multiplications and additions a second: the best of products whose operands stay in the caches."""
-    best = 0.0
-    for m, k, n in ((192, 256, 128), (512, 64, 256), (256, 256, 64)):
-        a, b = np.ones((1, m, k), np.float32), np.ones((1, k, n * threads), np.float32)
-        c, none, rate = np.empty((1, m, n * threads), np.float32), np.empty(0, np.float32), np.empty(0)
-        scratch = np.empty(products.matmul_scratch(k, n * threads, threads) // 4, np.float32)
-        for _ in range(200):
-            start = time.perf_counter()
-            for _ in range(5):
-                products.matmul.function(a, 0, b, 0, none, c, rate, 0, 0, scratch, threads)
-            best = max(best, 1e-8 * m * k * n * threads / (time.perf_counter() - start))
-    return best
+HERE = Path(__file__).parent
+MODELS = ("mlp", "lenet", "lstm", "transformer", "resnet18", "vgg16")
+BATCH = {"mlp": 64, "transformer": 16}
+LIMIT = 0.5  # a kernel with more than 5 % of a step should reach this share of the peak
 
 
-@functools.cache
-def copy_rate(size: int) -> float:
-    """Billions of bytes read and written a second by copying so that ``size`` bytes move, on one thread."""
-    source = np.ones(max(size // 8, 16), np.float32)
-    target = np.empty_like(source)
-    repeats = max(1, int(2e7 / source.nbytes))
-    best = np.inf
-    for _ in range(7):
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Peaks of one thread: GF/s, and GB/s (read and written together) by bytes of working set."""
+
+    gflops: float
+    bandwidth: dict[int, float]
+
+    def copy_rate(self, nbytes: int) -> float:
+        """GB/s for a working set: that of the next larger size measured."""
+        return next(
+            (rate for size, rate in self.bandwidth.items() if nbytes <= size), list(self.bandwidth.values())[-1]
+        )
+
+
+def least_seconds(function: object, *arguments: object, seconds: float = 0.3) -> float:
+    """Smallest time of many calls."""
+    found, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
         start = time.perf_counter()
-        for _ in range(repeats):
-            np.copyto(target, source)
-        best = min(best, (time.perf_counter() - start) / repeats)
-    return 2e-9 * source.nbytes / best
+        function(*arguments)  # type: ignore[operator]
+        found = min(found, time.perf_counter() - start)
+    return found
 
 
-def flops(operation: Any) -> float:
-    """Multiplications and additions of a product or convolution, 0 for anything else."""
+def measure_machine() -> Machine:
+    """Peaks as they are now."""
+    rows, depth, columns = 256, 256, 128
+    a, b = np.ones((1, rows, depth), np.float32), np.ones((1, depth, columns), np.float32)
+    c, none = np.empty((1, rows, columns), np.float32), np.empty(0, np.float32)
+    scratch = np.empty(matmul_scratch(depth, columns, 1) // 4, np.float32)
+    arguments = (a, 0, b, 0, none, c, np.empty(0), 0, 0, scratch, 1)
+    matmul(*arguments)
+    gflops = 2e-9 * rows * depth * columns / least_seconds(matmul, *arguments)
+    bandwidth = {}
+    for size in (1 << 18, 1 << 20, 1 << 23, 1 << 25, 1 << 28):
+        source, target = np.ones(size // 8, np.float32), np.ones(size // 8, np.float32)
+        bandwidth[size] = 1e-9 * size / least_seconds(np.copyto, target, source)
+    return Machine(gflops, bandwidth)
+
+
+def multiplications(operation: Operation) -> float:
+    """Floating-point operations of products and convolutions, 0 for kinds that move data."""
     kind = operation.kind
     if hasattr(kind, "shapes"):
         return float(kind.shapes(operation).flops)
     if hasattr(kind, "sizes"):
-        return 2.0 * float(np.prod(kind.sizes(operation)))
+        batch, m, k, n = kind.sizes(operation)
+        return 2.0 * batch * m * k * n
     return 0.0
 
 
-def moved(operation: Any) -> int:
-    """Bytes of everything that an operation reads and writes, once each."""
-    values = {value.root: value.nbytes for value in (*operation.reads.values(), *operation.writes.values())}
-    return sum(values.values())
+def moved(operation: Operation) -> int:
+    """Bytes read and written, each value once."""
+    return sum(value.nbytes for value in (*operation.reads.values(), *operation.writes.values()))
 
 
-def measure(name: str, batch: int, threads: int, rounds: int) -> list[tuple[Any, float]]:
-    """(operation, shortest time in nanoseconds) of one training step."""
-    model = Model.from_ini(HERE / "models" / f"{name}.ini").compile(batch, threads=threads, seed=1)
-    lowered = model.lowered("train", batch)
-    rng = np.random.default_rng(7)
-    x = rng.standard_normal(lowered.inputs[0].shape).astype(np.float32)
-    classes = lowered.labels[0].dim.features
-    labels = np.eye(classes, dtype=np.float32)[rng.integers(0, classes, batch)].reshape(batch, 1, 1, classes)
-    model.train_on_batch(x, labels)
-    program = model.compiled.program("train", batch)
-    operations = model.compiled.plan("train", batch).operations
-    times = np.min([model.compiled.engine.measure(program) for _ in range(rounds)], axis=0)
-    return list(zip(operations, times, strict=True))
+@dataclass(slots=True)
+class Line:
+    """One operation of a step."""
 
+    model: str
+    operation: Operation
+    seconds: float
+    share: float
 
-def table(name: str, measured: list[tuple[Any, float]], threads: int, arithmetic: float, share: float) -> None:
-    """Print the operations that take at least ``share`` per cent of the step, those of one kind and shape together."""
-    groups: dict[tuple[str, str], list[tuple[Any, float]]] = defaultdict(list)
-    for operation, taken in measured:
-        shapes = " ".join(
-            f"{key}={'x'.join(str(size) for size in value.shape if size != 1) or '1'}"
-            for key, value in operation.reads.items()
-        )
-        groups[operation.kind.name, shapes].append((operation, taken))
-    total = sum(taken for _, taken in measured)
-    print(f"\n{name}, {threads} thread{'s' if threads > 1 else ''}: {total * 1e-6:.3f} ms a step\n")
-    print("| operation | reads | times | % of step | rate | % of limit |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for (kind, shapes), members in sorted(groups.items(), key=lambda item: -sum(taken for _, taken in item[1])):
-        taken = sum(taken for _, taken in members)
-        if 100 * taken < share * total:
-            continue
-        work = sum(flops(operation) for operation, _ in members)
-        if work:
-            rate, limit, unit = work / taken, arithmetic, "GF/s"
+    def text(self, machine: Machine) -> list[str]:
+        flops, size = multiplications(self.operation), moved(self.operation)
+        if flops:
+            rate, peak, unit = 1e-9 * flops / self.seconds, machine.gflops, "GF/s"
         else:
-            size = moved(members[0][0])
-            rate, limit, unit = len(members) * size / taken, copy_rate(1 << max(size, 64).bit_length()), "GB/s"
-        print(
-            f"| {kind} | {shapes} | {len(members)} | {100 * taken / total:.1f} | {rate:.1f} {unit} | "
-            f"{100 * rate / limit:.0f} |"
-        )
+            rate, peak, unit = 1e-9 * size / self.seconds, machine.copy_rate(size), "GB/s"
+        reached = rate / peak
+        note = "below the limit" if self.share > 0.05 and reached < LIMIT else ""
+        shapes = ", ".join("x".join(map(str, value.shape)) for value in list(self.operation.reads.values())[:2])
+        return [
+            self.model, self.operation.kind.name, shapes, f"{self.seconds * 1e6:.0f}", f"{100 * self.share:.1f}",
+            f"{rate:.1f} {unit}", f"{100 * reached:.0f} %", note,
+        ]  # fmt: skip
+
+
+def lines_of(name: str, seconds: float) -> list[Line]:
+    """Smallest time of every operation, over as many steps as fit in ``seconds``."""
+    batch = BATCH.get(name, 32)
+    model = Model.from_ini(HERE / "models" / f"{name}.ini").compile(batch, threads=1)
+    program = model.compiled.program("train", batch)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(program.inputs[0].shape).astype(np.float32)
+    y = np.zeros(program.labels[0].shape, np.float32)
+    y[..., 0] = 1.0
+    model.train_on_batch(x, y)
+    model.compiled.state.numbers[StepState.LEARNING_RATE] = 0.0
+    best = np.full(len(program.calls), np.inf)
+    end, done = time.perf_counter() + seconds, 0
+    while done < 3 or time.perf_counter() < end:
+        model.compiled.feed("train", program, [x], [y])
+        best = np.minimum(best, model.compiled.engine.measure(program))
+        done += 1
+    total = float(best.sum())
+    found = zip(program.plan.operations, best, strict=True)
+    lines = [Line(name, operation, float(took) * 1e-9, float(took) / total) for operation, took in found]
+    return sorted((line for line in lines if line.share > 0.01), key=lambda line: -line.seconds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--share", type=float, default=2.0, help="smallest part of a step shown, in per cent")
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    before = pool.set_threads(given.threads)
-    arithmetic = peak(given.threads)
-    pool.set_threads(before)
-    print(
-        f"arithmetic peak {arithmetic:.0f} GF/s; copying 128 MB {copy_rate(1 << 27):.0f} GB/s, "
-        f"1 MB {copy_rate(1 << 20):.0f} GB/s"
-    )
+    machine = measure_machine()
+    copies = ", ".join(f"{size >> 10} KiB {rate:.0f}" for size, rate in machine.bandwidth.items())
+    head = ["model", "operation", "operands", "us", "% of step", "rate", "of peak", ""]
+    rows = [head, ["---"] * len(head)]
     for name in given.models.split(","):
-        table(name, measure(name, MODELS[name], given.threads, given.rounds), given.threads, arithmetic, given.share)
+        rows += [line.text(machine) for line in lines_of(name, given.seconds)]
+    text = [
+        "# Kernels", "",
+        f"One thread; peak {machine.gflops:.0f} GF/s; copying, GB/s by working set: {copies}.", "",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]  # fmt: skip
+    print("\n".join(text))
+    if given.write:
+        (HERE / "kernels.md").write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Time the product against its peers on this machine, side by side: ``python benchmarks/run.py --peers torch,ort``.
 
-Every engine runs in a process of its own that stays alive; the processes take turns, so that a slow moment of the machine
-hits all of them. A ratio is product / peer of one turn; the tables give the median of the turns and their range. The
+Every engine runs in a process of its own that stays alive; the processes take turns, so that a slow moment of the
+machine hits all of them. A ratio is product / peer of one turn; the tables give the median of the turns and their range. The
 interpreters of the peers are named by ``--python torch=PATH --python ort=PATH`` (or BENCHMARK_PYTHON_TORCH,
 BENCHMARK_PYTHON_ORT); ``ort-inference`` is another one, by default the interpreter that runs this.
 """
@@ -66,6 +66,13 @@ def scaling_cases(models: list[str], threads: int) -> list[Case]:
     return found
 
 
+def _worth(peer: str, model: str, predict: bool) -> bool:
+    """Channels last is a layout of images; compiling pays in training only, if anywhere."""
+    if peer == "torch-channels-last":
+        return model in ("lenet", "resnet18", "vgg16")
+    return not (predict and peer == "torch-compile")
+
+
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -79,10 +86,8 @@ def _show(row: Row) -> None:
     found = ", ".join(f"{peer} {row.ratio(peer):.2f}" for peer in row.times if peer != "product")
     missing = "".join(f"; {peer}: {why}" for peer, why in row.missing.items())
     ms = statistics.median(row.times["product"])
-    say(
-        f"{case.model:12s} batch {case.samples:3d} width {case.width} {case.threads} threads {what}: {ms:.3f} ms; {found}"
-        f"{missing}"
-    )
+    where = f"{case.model:12s} batch {case.samples:3d} width {case.width} {case.threads} threads {what}"
+    say(f"{where}: {ms:.3f} ms; {found}{missing}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -130,9 +135,10 @@ def main() -> int:
             for model in given.models:
                 for part, rows, predict in (("training", training, False), ("inference", inference, True)):
                     if part in given.parts:
-                        peers = [peer for peer in given.peers if not (predict and peer == "torch-compile")]
+                        peers = [peer for peer in given.peers if _worth(peer, model, predict)]
                         rows.append(measure(setup, Case(model, threads, predict), peers, given.pairs, given.seconds))
                         _show(rows[-1])
+                        write(given.output, training, inference, losses, starts, scaling)
         if "losses" in given.parts:
             losses = [compare_losses(setup, Case(model, 1)) for model in given.models]
         if "starts" in given.parts:

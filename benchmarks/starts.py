@@ -1,4 +1,4 @@
-"""Time from the start of a process to the end of its first training step: code compiled before, and nothing compiled."""
+"""Time from the start of a process to the end of its first training step: with compiled code, and without any."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Worker:
     """A process that has done its first step. Use as a context; ``facts`` is what it told about its start."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        self.noise = tempfile.TemporaryFile("w+")  # what it says beside the protocol, for the error message
+        self.noise = tempfile.TemporaryFile("w+")  # noqa: SIM115  # what it says beside the protocol, for the error message
         self.process = subprocess.Popen(
             [*command, "--born", repr(time.time())],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.noise, text=True, env=environment,

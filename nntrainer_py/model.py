@@ -275,10 +275,29 @@ class Model:
         """
         if not self.trainable:
             raise UsageError("training needs a loss and an optimizer")
-        inputs, labels, count = self._batch_arrays(*self._in_order(x, y))
+        if self._fits("train", x, y):
+            inputs, labels, count = [np.asarray(x)], [np.asarray(y)], len(np.asarray(x))
+        else:
+            inputs, labels, count = self._batch_arrays(*self._in_order(x, y))
         if self._stepper is None:
             self._stepper = Stepper(self.compiled, self.learning_rate, count)
         return self._stepper.step(Batch(inputs, labels, count, np.arange(count)))
+
+    def _fits(self, mode: Mode, x: Any, y: Any = None) -> bool:
+        """One input (and label) in the very type and shape that the model computes with: nothing to convert.
+
+        Only labels that the loss itself checks; all others are looked at first.
+        """
+        if self.normalization is not None or type(x) is not np.ndarray or x.dtype != np.float32 or not len(x):
+            return False
+        lowered = self.lowered(mode, len(x))
+        if len(lowered.inputs) != 1 or x.shape != lowered.inputs[0].shape:
+            return False
+        if mode == "predict":
+            return True
+        if type(y) is not np.ndarray or y.dtype != np.float32 or len(lowered.labels) != 1:
+            return False
+        return y.shape == lowered.labels[0].shape and self.compiled.graph(mode).label_kinds == ("distribution",)
 
     def predict(self, x: Any, batch_size: int | None = None) -> Any:
         """Outputs for ``x``: an array, or a tuple of arrays where the model has several outputs.
@@ -286,20 +305,27 @@ class Model:
         ``x`` is an array, a list of arrays or a dictionary from names for several inputs, or anything
         `data.sources.as_dataset` takes; it is scaled as the training data was.
         """
+        size = batch_size or self._batch
+        size = min(size, self.compiled.options.micro_batch or size)
+        if type(x) is np.ndarray and len(x) <= size and self._fits("predict", x):
+            made_at_once = tuple(array.copy() for array in self._forward([x], len(x)))
+            return made_at_once[0] if len(made_at_once) == 1 else made_at_once
         x, _ = self._in_order(x, None)
         dataset = x if isinstance(x, Dataset) else self._unlabelled(x)
         dataset.normalization = dataset.normalization or self.normalization
         self.bind(dataset, labels=False)
         made: list[list[NDArray[Any]]] = []
-        size = batch_size or self._batch
-        size = min(size, self.compiled.options.micro_batch or size)
         for batch in BatchLoader(dataset, size, buffer_size=0):
-            program = self.compiled.program("predict", batch.count)
-            self.compiled.feed("predict", program, [array[: batch.count] for array in batch.inputs])
-            self.compiled.engine.forward(program)
-            made.append([array.copy() for array in program.outputs])
+            made.append([array.copy() for array in self._forward(batch.inputs, batch.count)])
         joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
         return joined[0] if len(joined) == 1 else joined
+
+    def _forward(self, inputs: Sequence[NDArray[Any]], count: int) -> list[NDArray[Any]]:
+        """The outputs of one batch, in the memory of the program."""
+        program = self.compiled.program("predict", count)
+        self.compiled.feed("predict", program, [array[:count] for array in inputs])
+        self.compiled.engine.forward(program)
+        return program.outputs
 
     def _unlabelled(self, x: Any) -> Dataset:
         several = isinstance(x, (list, tuple)) and all(hasattr(part, "__array__") for part in x)

@@ -29,7 +29,7 @@ class Graph:
 
     def value(self, array: Array, *, frozen: bool = False) -> str:
         name = self._name("w")
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         if frozen:
             self.frozen.append(name)
         return name

@@ -32,7 +32,7 @@ def open_training() -> None:
 
 
 def write(given: argparse.Namespace, folder: Path) -> None:
-    """The files that the runtime reads; done in a process of its own, so that the measured one holds the runtime only."""
+    """The files that the runtime reads; in a process of its own, so that the measured one holds the runtime only."""
     from onnx_graphs import build
 
     with np.load(given.data) as data:
