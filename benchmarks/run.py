@@ -1,8 +1,8 @@
 """Time the product against its peers on this machine, side by side: ``python benchmarks/run.py --peers torch,ort``.
 
 Every engine runs in a process of its own that stays alive; the processes take turns, so that a slow moment of the
-machine hits all of them. A ratio is product / peer of one turn; the tables give the median of the turns and their range. The
-interpreters of the peers are named by ``--python torch=PATH --python ort=PATH`` (or BENCHMARK_PYTHON_TORCH,
+machine hits all of them. A ratio is product / peer of one turn; the tables give the median of the turns and their
+range. The interpreters of the peers are named by ``--python torch=PATH --python ort=PATH`` (or BENCHMARK_PYTHON_TORCH,
 BENCHMARK_PYTHON_ORT); ``ort-inference`` is another one, by default the interpreter that runs this.
 """
 

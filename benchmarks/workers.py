@@ -75,7 +75,9 @@ class Setup:
         if key not in self.data:
             path = self.folder / f"{case.model}-{case.samples}-{case.width}.npz"
             command = [*_product(self, case), "--describe", str(path)]
-            subprocess.run(command, check=True, env=self.environment(), stdout=subprocess.DEVNULL)
+            done = subprocess.run(command, check=False, env=self.environment(), capture_output=True, text=True)
+            if done.returncode:
+                raise WorkerError(" / ".join(done.stderr.strip().splitlines()[-2:]))
             self.data[key] = path
         return self.data[key]
 

@@ -23,7 +23,8 @@ SGD = ("mlp", "resnet18", "vgg16")
 def open_training() -> None:
     """Make ``onnxruntime.training`` importable without its own ``__init__``, which insists on PyTorch."""
     spec = importlib.util.find_spec("onnxruntime")
-    assert spec is not None and spec.submodule_search_locations
+    assert spec is not None
+    assert spec.submodule_search_locations
     package = types.ModuleType("onnxruntime.training")
     package.__path__ = [str(Path(spec.submodule_search_locations[0]) / "training")]
     package.__spec__ = importlib.machinery.ModuleSpec("onnxruntime.training", None, is_package=True)

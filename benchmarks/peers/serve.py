@@ -1,7 +1,8 @@
 """What every measured process does: build, step once, then time steps whenever the driver asks. Standard library only.
 
 Requests and answers are JSON lines on standard input and output. A worker hands ``serve`` a function that does one
-step (and gives its loss, where it trains); everything else is the same for all of them, so that no peer is timed differently.
+step (and gives its loss, where it trains); everything else is the same for all of them, so that no peer is timed
+differently.
 """
 
 from __future__ import annotations
