@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -10,6 +11,7 @@ from typing import IO, Any
 
 from nntrainer_py.cli.process import resident_memory
 from nntrainer_py.cli.quantities import amount, duration, figures
+from nntrainer_py.errors import DataError, printable
 from nntrainer_py.training.callbacks import BatchReport, Callback, RunFacts, TrainingResult
 from nntrainer_py.training.history import EpochRow, finite
 
@@ -140,8 +142,13 @@ class LogFile(Callback):
     def note(self, text: str) -> None:
         """Add one line."""
         if self._file is not None:
-            self._file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-            self._file.flush()
+            try:
+                self._file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+                self._file.flush()
+            except OSError as error:
+                self._close()
+                path = printable(str(self._path))
+                raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
 
     def train_begin(self, run: RunFacts) -> None:
         self._file = self._path.open("a", encoding="utf-8", errors="backslashreplace")
@@ -154,9 +161,15 @@ class LogFile(Callback):
         self.note(f"saved {what}: {path.name}")
 
     def train_end(self, run: RunFacts, result: TrainingResult) -> None:
-        self.note(f"ended after epoch {result.epoch}, step {result.step}: {result.reason or result.ended}")
-        if self._file is not None:
-            self._file.close()
+        with contextlib.suppress(DataError):  # whatever ended the run is what counts
+            self.note(f"ended after epoch {result.epoch}, step {result.step}: {result.reason or result.ended}")
+        self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
 
 
 def follower(*, quiet: bool, as_json: bool) -> Callback | None:

@@ -93,7 +93,10 @@ def train(arguments: argparse.Namespace) -> int:
                 settings=prepared.settings, callbacks=recorder.callbacks,
             )  # fmt: skip
         except NNTrainerError as error:
-            recorder.finish(error)
+            try:
+                recorder.finish(error)
+            except NNTrainerError as another:  # a full disk, most likely: the cause of the end is told first
+                raise SeveralErrors([error, another]) from None
             if isinstance(error, InterruptedRun) and recorder.began:
                 raise _how_to_go_on(error, arguments, folder) from None
             raise

@@ -12,7 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import command, process, program, write_problem
+from commands import MODEL, command, process, program, write_problem
+
+from nntrainer_py.cli.console import LogFile
+from nntrainer_py.errors import WeightFileError
 
 pytest.importorskip("termios", reason="needs pseudo-terminals")
 from terminal import on_terminal  # after the check: it needs them
@@ -130,3 +133,45 @@ def test_starting_does_not_import_what_is_not_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_log_that_cannot_be_written_ends_the_run_with_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that is full: the first cause is told, the last checkpoint is whole, the run goes on later."""
+
+    def full(self: LogFile, *_: object) -> None:
+        assert self._file is not None
+        self._file.close()
+        self._file = Path("/dev/full").open("a", encoding="utf-8")  # noqa: SIM115
+        self.note("the disk is full")
+
+    ini, run = write_problem(tmp_path), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(LogFile, "epoch_end", full)
+        done = command(capsys, "train", ini, "--out", run)
+    assert done.code == 3
+    assert done.err == f"{run / 'run.log'}: cannot be written: No space left on device\n"
+    done = command(capsys, "train", ini, "--out", run, "--resume")
+    assert "resumed at epoch 2" in done.out
+
+
+def test_the_first_cause_is_told_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, and then the weights cannot be written: both are told, the first decides."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise WeightFileError("model.bin: cannot be written: No space left on device")
+
+    def interrupt(self: LogFile, *_: object) -> None:
+        monkeypatch.setattr("nntrainer_py.model.Model.save", refuse)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(LogFile, "epoch_end", interrupt)
+    text = MODEL.replace("[valid_set]\ntype = file\npath = valid.dat\n", "")
+    done = command(capsys, "train", write_problem(tmp_path, text))
+    assert done.code == 130
+    first, second = done.err.splitlines()
+    assert "interrupted" in first
+    assert "model.bin: cannot be written" in second
