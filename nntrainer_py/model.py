@@ -29,7 +29,7 @@ from nntrainer_py.training import checkpoint, micro_batches, weight_files
 from nntrainer_py.training.callbacks import Callback, TrainingResult
 from nntrainer_py.training.compiled import Compiled, Mode, Options
 from nntrainer_py.training.progress import progress_callbacks
-from nntrainer_py.training.settings import TrainSettings
+from nntrainer_py.training.settings import TrainSettings, whole
 from nntrainer_py.training.stepper import Stepper
 from nntrainer_py.training.summary import layer_table
 
@@ -103,11 +103,14 @@ class Model:
         convolution: str | None = None,
         **memory: Any,
     ) -> Self:
-        """Fix batch size, threads, seed and algorithms; weights start anew. What is not given comes from [Model]."""
+        """Fix batch size, threads, seed and algorithms; weights start anew. What is not given comes from [Model].
+
+        Threads are at most those that there are processors for: their number changes no result.
+        """
         settings = self.spec.model
-        self._batch = batch_size or settings.batch_size
+        self._batch = whole("batch_size", batch_size, settings.batch_size)
         options = Options(
-            threads=threads or settings.threads or default_threads(),
+            threads=min(whole("threads", threads, settings.threads or default_threads()), default_threads()),
             seed=settings.seed if seed is None else seed,
             convolution=convolution or settings.convolution,
             in_place=settings.memory_optimization,
@@ -229,6 +232,7 @@ class Model:
         from nntrainer_py.training.loop import train
 
         x, y = self._in_order(x, y)
+        batch_size = None if batch_size is None else whole("batch_size", batch_size, 1)
         data = x if y is None or x is None else as_dataset(x, y)
         valid, test = (self._in_order(*given) if _is_named(given) else given for given in (valid, test))
         loaders = open_loaders(self, data, valid, test, batch_size=batch_size, shuffle=shuffle)
@@ -305,7 +309,7 @@ class Model:
         ``x`` is an array, a list of arrays or a dictionary from names for several inputs, or anything
         `data.sources.as_dataset` takes; it is scaled as the training data was.
         """
-        size = batch_size or self._batch
+        size = whole("batch_size", batch_size, self._batch)
         size = min(size, self.compiled.options.micro_batch or size)
         if type(x) is np.ndarray and len(x) <= size and self._fits("predict", x):
             made_at_once = tuple(array.copy() for array in self._forward([x], len(x)))
@@ -342,7 +346,9 @@ class Model:
         dataset = as_dataset(*self._in_order(x, y))
         dataset.normalization = dataset.normalization or self.normalization
         self.bind(dataset, class_names=self.class_names)
-        return evaluate_batches(self.compiled, BatchLoader(dataset, batch_size or self._batch, buffer_size=0))
+        return evaluate_batches(
+            self.compiled, BatchLoader(dataset, whole("batch_size", batch_size, self._batch), buffer_size=0)
+        )
 
     def save(self, path: str | os.PathLike[str], *, training_state: bool | None = None) -> None:
         """Write the weights: NNTrainer's ``.bin``, or for a name in ``.safetensors`` that layout.
@@ -406,10 +412,10 @@ def _is_named(pair: Any) -> bool:
 
 
 def default_threads() -> int:
-    """One for each processor that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """One for each processor that this process may use, or as many as Numba's own variable allows."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = os.environ.get("NUMBA_NUM_THREADS", "")
+    return min(processors, int(allowed)) if allowed.isdecimal() and int(allowed) else processors
 
 
 def _as_list(arrays: Arrays) -> list[ArrayLike]:

@@ -24,6 +24,9 @@ from nntrainer_py.tensor.operations.record import Operation, Value
 FREE_SHARE = 0.02
 """Share of the estimated time of a step that recomputation may add without being asked."""
 
+ORDERS = ("canonical", "derivative first", "frugal")
+"""Orders of execution that can be asked for by name."""
+
 _LOOKAHEAD = 4  # operations by which movements are ahead when nobody says otherwise
 _ROUNDS = 4  # attempts to make up for what the placement needs above the lower bound
 _SMALL = 4096  # bytes from which a value is worth a move
@@ -154,7 +157,7 @@ def compile_memory(
 
 def _orders(start: Listing, options: MemoryOptions, report: PlanReport) -> list[Listing]:
     """Listings in the orders that deserve a try, canonical first; notes every peak."""
-    makers = {"canonical": None, "derivative first": order.derivative_first, "frugal": order.frugal}
+    makers = dict(zip(ORDERS, (None, order.derivative_first, order.frugal), strict=True))
     if options.order != "auto" and options.order not in makers:
         raise ValueError(f"unknown order {options.order!r}, expected auto, {', '.join(makers)}")
     found: dict[str, Listing] = {}

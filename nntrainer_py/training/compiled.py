@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from nntrainer_py.errors import DataError, PlanError
 from nntrainer_py.graph.lower import Lowered, lower
+from nntrainer_py.graph.model_section import CONVOLUTIONS
 from nntrainer_py.graph.order import Graph
-from nntrainer_py.memory.compile import CompiledMemory, MemoryOptions
+from nntrainer_py.memory.compile import ORDERS, CompiledMemory, MemoryOptions
+from nntrainer_py.memory.nntrainer_planners import PLANNERS
 from nntrainer_py.memory.plan import MemoryPlan
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.initializers import fill
@@ -29,6 +31,7 @@ from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.tensor.rng import Stream
 from nntrainer_py.training.engine import Engine, Program, persistent
 from nntrainer_py.training.planning import Planning
+from nntrainer_py.training.settings import whole
 
 _PLANS_KEPT = 64  # modes and batch sizes
 
@@ -60,6 +63,14 @@ class Options:
     data_buffers: int = 2
     micro_batch: int | None = None  # larger batches are computed in pieces of so many samples
     poison: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("memory_budget", 1), ("lookahead", 0), ("data_buffers", 0), ("micro_batch", 1)):
+            whole(name, getattr(self, name), 0, least)
+        for name, words in (("order", ("auto", *ORDERS)), ("planner", PLANNERS), ("convolution", CONVOLUTIONS)):
+            word = getattr(self, name)
+            if word not in words:
+                raise UsageError(f"{name}: expected one of {', '.join(words)}, got {word!r}")
 
     def memory(self) -> MemoryOptions:
         """The part that the memory compiler reads."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
+from typing import SupportsIndex
 
 from nntrainer_py.errors import UsageError
 
@@ -42,10 +44,8 @@ class TrainSettings:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        if self.epochs < 0:
-            raise UsageError(f"epochs: expected 0 or more, got {self.epochs}")
-        if self.checkpoint_steps is not None and self.checkpoint_steps < 1:
-            raise UsageError(f"checkpoint_steps: expected 1 or more, got {self.checkpoint_steps}")
+        whole("epochs", self.epochs, 0, least=0)
+        whole("checkpoint_steps", self.checkpoint_steps, 0)
         if self.checkpoint_seconds is not None and not self.checkpoint_seconds > 0:
             raise UsageError(f"checkpoint_seconds: expected more than 0, got {self.checkpoint_seconds}")
         if self.resume and self.checkpoint is None:
@@ -55,3 +55,12 @@ class TrainSettings:
     def keeps_best(self) -> bool:
         """The weights of the best epoch are put back at the end."""
         return self.patience is not None if self.restore_best is None else self.restore_best
+
+
+def whole(name: str, value: object, default: int, least: int = 1) -> int:
+    """A setting that counts something, or ``default`` for None; UsageError for anything but a large enough integer."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < least:
+        raise UsageError(f"{name}: expected an integer of at least {least}, got {value!r}")
+    return index(value)
