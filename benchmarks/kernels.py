@@ -1,10 +1,10 @@
 """How near the kernels come to what the machine can do: ``python benchmarks/kernels.py [--models resnet18,vgg16]``.
 
-Measures the machine first, one thread: float32 multiply-add (by the product's own micro-kernel, on data that stays in the
+Measures the machine first, one thread: float32 multiply-add (the product's own micro-kernel on data that stays in the
 caches) and copying at several sizes. Then times every operation of a training step alone, within the plan of its model,
 and prints those that carry more than 1 % of the step: the rate in GF/s for operations that count multiplications, else
-in GB/s, and the share of the machine's peak. A Winograd convolution is counted by the multiplications of the direct one,
-so it may pass 100 %. ``--write`` keeps the table in kernels.md.
+in GB/s, and the share of the machine's peak. Winograd convolutions are counted by the multiplications of direct ones,
+so they may pass 100 %. ``--write`` keeps the table in kernels.md.
 """
 
 from __future__ import annotations
