@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import DataError, PlanError
+from nntrainer_py.errors import DataError, PlanError, UsageError
 from nntrainer_py.graph.lower import Lowered, lower
 from nntrainer_py.graph.model_section import CONVOLUTIONS
 from nntrainer_py.graph.order import Graph
