@@ -24,6 +24,7 @@ class Row:
 
     case: Case
     times: dict[str, list[float]] = field(default_factory=dict)
+    least: dict[str, float] = field(default_factory=dict)  # of all turns
     peaks: dict[str, float] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -33,6 +34,15 @@ class Row:
 
     def ratio(self, peer: str) -> float:
         return statistics.median(self.ratios(peer))
+
+    def least_ratio(self, peer: str) -> float:
+        """Of the smallest times: what is left when other programs take the processors from time to time."""
+        return self.least["product"] / self.least[peer]
+
+    @property
+    def least_of_peers(self) -> float:
+        """Against the peer with the smallest step."""
+        return max(self.least_ratio(peer) for peer in self.peers)
 
     @property
     def peers(self) -> list[str]:
@@ -86,7 +96,7 @@ def _table(head: list[str], rows: list[list[str]]) -> list[str]:
 def _timing(rows: list[Row]) -> list[str]:
     engines = list(dict.fromkeys(peer for row in rows for peer in row.peers))
     head = ["model", "batch", "threads", "product, ms", *(f"{peer}, ms" for peer in engines)]
-    head += ["product / fastest peer (range)", "goal", ""]
+    head += ["product / fastest peer (range)", "of smallest steps", "goal", ""]
     made = []
     for row in rows:
         if not row.times:
@@ -98,12 +108,14 @@ def _timing(rows: list[Row]) -> list[str]:
         line += [_ms(row.times[peer]) if peer in row.times else "-" for peer in engines]
         peer = row.fastest
         if peer is None:
-            made.append([*line, "-", "", ""])
+            made.append([*line, "-", "", "", ""])
             continue
         found = row.ratios(peer)
         ratio = statistics.median(found)
-        verdict = "reached" if ratio <= row.goal else "missed"
-        made.append([*line, f"**{ratio:.2f}** ({min(found):.2f}-{max(found):.2f}) {peer}", f"{row.goal:.2f}", verdict])
+        smallest = row.least_of_peers
+        verdict = "reached" if max(ratio, smallest) <= row.goal else "missed"
+        middle = f"**{ratio:.2f}** ({min(found):.2f}-{max(found):.2f}) {peer}"
+        made.append([*line, middle, f"{smallest:.2f}", f"{row.goal:.2f}", verdict])
     return _table(head, made)
 
 

@@ -42,7 +42,9 @@ def measure(setup: Setup, case: Case, peers: list[str], pairs: int, seconds: flo
         for turn in range(pairs):
             order = list(workers) if turn % 2 == 0 else list(workers)[::-1]
             for engine in order:
-                row.times.setdefault(engine, []).append(workers[engine].time(seconds))
+                median, least = workers[engine].time(seconds)
+                row.times.setdefault(engine, []).append(median)
+                row.least[engine] = min(row.least.get(engine, least), least)
         row.facts = {engine: worker.facts for engine, worker in workers.items()}
     row.peaks = {engine: worker.peak_mb for engine, worker in workers.items()}
     return row
@@ -83,7 +85,7 @@ def _show(row: Row) -> None:
     if not row.times:
         say(f"{case.model} {what}: {row.missing}")
         return
-    found = ", ".join(f"{peer} {row.ratio(peer):.2f}" for peer in row.times if peer != "product")
+    found = ", ".join(f"{peer} {row.ratio(peer):.2f} (least {row.least_ratio(peer):.2f})" for peer in row.peers)
     missing = "".join(f"; {peer}: {why}" for peer, why in row.missing.items())
     ms = statistics.median(row.times["product"])
     where = f"{case.model:12s} batch {case.samples:3d} width {case.width} {case.threads} threads {what}"

@@ -153,9 +153,10 @@ class Worker:
         self.process.stdin.flush()
         return self._answer()
 
-    def time(self, seconds: float, least: int = 3) -> float:
-        """Median milliseconds of a step."""
-        return float(self._ask(do="time", seconds=seconds, least=least)["median"])
+    def time(self, seconds: float, least: int = 3) -> tuple[float, float]:
+        """Median and smallest milliseconds of a step."""
+        found = self._ask(do="time", seconds=seconds, least=least)
+        return float(found["median"]), float(found["least"])
 
     def close(self) -> None:
         """End the process; its peak memory is known afterwards."""
