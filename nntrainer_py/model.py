@@ -120,7 +120,7 @@ class Model:
             memory_budget=settings.memory_budget,
             swap=True if settings.fsu else None,
             swap_folder=str(self.spec.folder / (settings.fsu_path or ".")),
-            lookahead=settings.fsu_lookahead or None,
+            lookahead=settings.fsu_lookahead if settings.fsu else settings.fsu_lookahead or None,
         )
         for name, value in memory.items():
             if name not in Options.__dataclass_fields__:

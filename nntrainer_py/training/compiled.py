@@ -29,7 +29,7 @@ from nntrainer_py.tensor.initializers import fill
 from nntrainer_py.tensor.kernels.precompile import missing, precompile
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.tensor.rng import Stream
-from nntrainer_py.training.engine import Engine, Program, persistent
+from nntrainer_py.training.engine import Engine, MeasuredCost, Program, persistent
 from nntrainer_py.training.planning import Planning
 from nntrainer_py.training.settings import whole
 
@@ -151,6 +151,11 @@ class Compiled:
     def plan(self, mode: Mode, batch: int) -> MemoryPlan:
         """The memory plan of a mode; no memory is taken."""
         return self.memory(mode, batch).plan
+
+    def measured_cost(self, mode: Mode, batch: int) -> MeasuredCost | None:
+        """What one of the first steps took, recomputation and swapping apart; None before it, or where there is neither."""
+        program = self._programs.get((mode, batch))
+        return None if program is None else program.measured
 
     def _trains(self, batch: int) -> bool:
         return self.optimizer is not None and bool(self.lowered("train", batch).losses)

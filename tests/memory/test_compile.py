@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from memory.nets import NETS, model
+from memory.nets import NETS, model, step
 
 from nntrainer_py.errors import PlanError
 from nntrainer_py.memory.compile import FREE_SHARE, CompiledMemory, MemoryOptions, compile_memory
@@ -125,3 +126,35 @@ def test_nothing_is_made_again_from_weights_that_have_changed(tmp_path: Path) ->
     made = remake(listing, [maker], update)
     assert made[update].recomputed
     assert len(made) == len(listing.operations) + 1
+
+
+@pytest.mark.parametrize("keys", ["fsu = true\nfsu_lookahead = 2", "memory_swap = true\nmemory_swap_lookahead = 2"])
+def test_the_keys_of_a_description_reach_the_compiler(keys: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.ini"
+    text = NETS["mlp"].replace("[Model]\n", f"[Model]\n{keys}\nfsu_path = swap\nmemory_budget = 1GB\n", 1)
+    path.write_text(text, encoding="utf-8")
+    options = Model.from_ini(path).compile().compiled.options
+    assert (options.swap, options.lookahead, options.memory_budget) == (True, 2, 1 << 30)
+    assert options.swap_folder == str(tmp_path / "swap")
+
+
+def test_no_memory_optimization_means_none(tmp_path: Path) -> None:
+    path = tmp_path / "model.ini"
+    path.write_text(NETS["mlp"].replace("[Model]\n", "[Model]\nmemory_optimization = false\n", 1), encoding="utf-8")
+    made = Model.from_ini(path).compile().compiled.memory("train", 8)
+    assert made.plan.arena == made.plan.without_reuse()
+    assert not made.report.moves
+
+
+def test_the_cost_is_predicted_and_measured(tmp_path: Path) -> None:
+    made = model("mlp", tmp_path).compile(8, threads=1, swap=True, swap_folder=str(tmp_path))
+    rng = np.random.default_rng(0)
+    assert made.compiled.measured_cost("train", 8) is None
+    for _ in range(4):
+        step(made, 8, rng)
+    cost = made.compiled.measured_cost("train", 8)
+    assert cost is not None
+    assert 0.0 < cost.swapped < cost.total
+    assert cost.slowdown > 1.0
+    assert "% swapping" in str(cost)
+    assert made.compiled.memory("train", 8).report.predicted_slowdown > 1.0
