@@ -153,7 +153,7 @@ class Compiled:
         return self.memory(mode, batch).plan
 
     def measured_cost(self, mode: Mode, batch: int) -> MeasuredCost | None:
-        """What one of the first steps took, recomputation and swapping apart; None before it, or where there is neither."""
+        """What one of the first steps took, recomputation and swapping apart; None before it, or without both."""
         program = self._programs.get((mode, batch))
         return None if program is None else program.measured
 
