@@ -171,6 +171,7 @@ def tell_of_compiling(quiet: bool) -> None:
 
 def run(parser: Parser, function: Callable[[argparse.Namespace], int], argv: Sequence[str] | None = None) -> int:
     """Parse, call, and turn whatever goes wrong into a message and an exit code."""
+    _replace_closed_streams()
     _tolerate_every_name()
     try:
         words = list(sys.argv[1:] if argv is None else argv)
@@ -199,11 +200,30 @@ def run(parser: Parser, function: Callable[[argparse.Namespace], int], argv: Seq
         _traceback(arguments)
         say("error: there is not enough memory; a smaller batch_size or a memory_budget may help")
         return 2
+    except UnicodeEncodeError as error:
+        if error.encoding != sys.getfilesystemencoding():
+            return _internal(error, arguments)
+        _traceback(arguments)
+        say(
+            f"error: file names are {error.encoding} in this session and cannot hold {error.object!r}; set PYTHONUTF8=1"
+        )
+        return 2
     except Exception as error:
         return _internal(error, arguments)
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
+
+
+def _replace_closed_streams() -> None:
+    """Streams that were closed before we came lead nowhere; their numbers must not go to the next file opened."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _tolerate_every_name() -> None:
