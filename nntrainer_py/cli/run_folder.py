@@ -48,7 +48,9 @@ class RunFolder:
         the last one that has a checkpoint.
         """
         if out is None and resume:
-            return cls(_last_run(ini), resume=True, fresh=False)
+            folder = cls(_last_run(ini), resume=True, fresh=False)
+            folder._require_own_files()
+            return folder
         if out is None:
             runs = ini.parent / "runs"
             folder = cls(runs / f"{ini.stem}-{_next_number(runs, ini.stem)}", numbered=True)
@@ -66,7 +68,17 @@ class RunFolder:
             )
         folder = cls(path, resume=resume, fresh=not exists)
         require_place(folder.path)
+        folder._require_own_files()
         return folder
+
+    def _require_own_files(self) -> None:
+        """Nothing in a folder that somebody else may have made leads out of it: files to append to, files to remove."""
+        if (self.path / TENSORBOARD).is_symlink():
+            raise UsageError(f"{printable(str(self.path / TENSORBOARD))} is a link, a folder of the run was expected")
+        for name in FILES if self.resume else ():
+            path = self.path / name
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                raise UsageError(f"{printable(str(path))} is not a regular file, as those of a run are")
 
     def require_space(self, size: int) -> None:
         """UsageError when the disk has less than ``size`` bytes left."""
