@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from nntrainer_py import Model, NNClassifier, NNRegressor
 from nntrainer_py.layers.fully_connected import FullyConnected
 from nntrainer_py.layers.input import Input
+from nntrainer_py.optimizers.adam import Adam
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 
@@ -65,12 +66,12 @@ def test_early_stopping_on_samples_kept_apart():
 
 def _linear(inputs, outputs):
     layers = [Input(input_shape=f"1:1:{inputs}"), FullyConnected(unit=outputs, activation="softmax")]
-    return Model.build(layers, model={"loss": "cross"}, optimizer="adam")
+    return Model.build(layers, model={"loss": "cross"}, optimizer=Adam(learning_rate=0.05))
 
 
 def test_a_model_of_ones_own(tmp_path):
     x, y = load_iris(return_X_y=True)
-    assert NNClassifier(model=_linear, epochs=100, threads=1).fit(x, y).score(x, y) > 0.8
+    assert NNClassifier(model=_linear, epochs=50, threads=1).fit(x, y).score(x, y) > 0.8
     ini = tmp_path / "model.ini"
     ini.write_text(
         "[Model]\nloss = cross\n[Optimizer]\ntype = adam\nlearning_rate = 0.05\n"

@@ -55,3 +55,19 @@ def test_shuffled_is_another_order_each_epoch_and_the_same_each_run():
     assert orders(0) == orders(0)
     assert orders(0) != orders(1)
     assert orders(0)[:4] != orders(0)[4:]
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("kind", ["loader", "map", "workers"])
+def test_u017_pytorch(kind):
+    """PyTorch's own DataLoader and TensorDataset, as they are: the same losses as from arrays."""
+    torch = pytest.importorskip("torch")
+    x, y = data(40)
+    expected, found = Recorder(), Recorder()
+    classifier().train(x, y, epochs=3, shuffle=False, callbacks=[expected])
+    source = torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
+    if kind != "map":
+        workers = 2 if kind == "workers" else 0
+        source = torch.utils.data.DataLoader(source, batch_size=7, num_workers=workers)
+    classifier().train(source, epochs=3, shuffle=False, callbacks=[found])
+    assert found.losses == expected.losses
