@@ -312,24 +312,24 @@ class Model:
         size = whole("batch_size", batch_size, self._batch)
         size = min(size, self.compiled.options.micro_batch or size)
         if type(x) is np.ndarray and len(x) <= size and self._fits("predict", x):
-            made_at_once = tuple(array.copy() for array in self._forward([x], len(x)))
+            made_at_once = self._forward([x], len(x))
             return made_at_once[0] if len(made_at_once) == 1 else made_at_once
         x, _ = self._in_order(x, None)
         dataset = x if isinstance(x, Dataset) else self._unlabelled(x)
         dataset.normalization = dataset.normalization or self.normalization
         self.bind(dataset, labels=False)
-        made: list[list[NDArray[Any]]] = []
-        for batch in BatchLoader(dataset, size, buffer_size=0):
-            made.append([array.copy() for array in self._forward(batch.inputs, batch.count)])
+        made = [self._forward(batch.inputs, batch.count) for batch in BatchLoader(dataset, size, buffer_size=0)]
         joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
         return joined[0] if len(joined) == 1 else joined
 
-    def _forward(self, inputs: Sequence[NDArray[Any]], count: int) -> list[NDArray[Any]]:
-        """The outputs of one batch, in the memory of the program."""
-        program = self.compiled.program("predict", count)
-        self.compiled.feed("predict", program, [array[:count] for array in inputs])
-        self.compiled.engine.forward(program)
-        return program.outputs
+    def _forward(self, inputs: Sequence[NDArray[Any]], count: int) -> tuple[NDArray[Any], ...]:
+        """The outputs of one batch."""
+        compiled = self.compiled
+        with compiled.lock:
+            program = compiled.program("predict", count)
+            compiled.feed("predict", program, [array[:count] for array in inputs])
+            compiled.engine.forward(program)
+            return tuple(array.copy() for array in program.outputs)
 
     def _unlabelled(self, x: Any) -> Dataset:
         several = isinstance(x, (list, tuple)) and all(hasattr(part, "__array__") for part in x)

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import wraps
+from threading import RLock
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,7 @@ from nntrainer_py.training.settings import whole
 _PLANS_KEPT = 64  # modes and batch sizes
 
 Mode = Literal["train", "evaluate", "predict"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,17 @@ class Options:
         )
 
 
+def _locked(method: Callable[[Compiled, Mode, int], T]) -> Callable[[Compiled, Mode, int], T]:
+    """Two threads that ask for the same thing get the same thing."""
+
+    @wraps(method)
+    def locked(self: Compiled, mode: Mode, batch: int) -> T:
+        with self.lock:
+            return method(self, mode, batch)
+
+    return locked
+
+
 class Compiled:
     """Programs by mode and batch size, bound over one engine."""
 
@@ -100,6 +114,8 @@ class Compiled:
         self.planning = Planning(
             self.options.memory(), folder=self.options.swap_folder, data_buffers=self.options.data_buffers
         )
+        #: held from the feeding of a batch until its results are read: all programs share one block of memory
+        self.lock = RLock()
         self._graphs: dict[bool, Graph] = {}
         self._lowered: dict[tuple[Mode, int], Lowered] = {}
         self._plans: dict[tuple[Mode, int], CompiledMemory] = {}
@@ -116,6 +132,7 @@ class Compiled:
             self._graphs[with_loss] = self._graph(with_loss)
         return self._graphs[with_loss]
 
+    @_locked
     def lowered(self, mode: Mode, batch: int) -> Lowered:
         """The operation list of a mode; no memory is taken."""
         key = (mode, batch)
@@ -134,6 +151,7 @@ class Compiled:
             )
         return self._lowered[key]
 
+    @_locked
     def memory(self, mode: Mode, batch: int) -> CompiledMemory:
         """The memory plan of a mode and how it came about; no memory is taken.
 
@@ -160,6 +178,7 @@ class Compiled:
     def _trains(self, batch: int) -> bool:
         return self.optimizer is not None and bool(self.lowered("train", batch).losses)
 
+    @_locked
     def program(self, mode: Mode, batch: int) -> Program:
         """The bound calls of a mode. Weights that did not exist are created and initialised."""
         key = (mode, batch)

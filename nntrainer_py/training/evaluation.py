@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from nntrainer_py.training.micro_batches import piece_sizes, pieces
 from nntrainer_py.training.tally import Tally
 
 OnBatch = Callable[[int], None]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def sizes_of(loader: BatchLoader) -> list[int]:
@@ -36,6 +39,18 @@ def prepare(compiled: Compiled, sizes: list[int]) -> None:
         compiled.program("evaluate", size)
 
 
+def _alone(evaluation: Callable[Concatenate[Compiled, P], R]) -> Callable[Concatenate[Compiled, P], R]:
+    """Another thread that uses the same model waits until the pass is over."""
+
+    @wraps(evaluation)
+    def alone(compiled: Compiled, /, *given: P.args, **named: P.kwargs) -> R:
+        with compiled.lock:
+            return evaluation(compiled, *given, **named)
+
+    return alone
+
+
+@_alone
 def evaluate_batches(compiled: Compiled, loader: BatchLoader, on_batch: OnBatch | None = None) -> dict[str, float]:
     """One pass over a loader: ``loss`` and the model's metrics (``accuracy``, or ``mae`` and ``r2``).
 
@@ -54,6 +69,7 @@ def evaluate_batches(compiled: Compiled, loader: BatchLoader, on_batch: OnBatch 
     return {"loss": tally.loss, **tally.metrics}
 
 
+@_alone
 def predict_batches(
     compiled: Compiled, loader: BatchLoader, on_batch: OnBatch | None = None
 ) -> tuple[list[NDArray[Any]], list[NDArray[Any]], dict[str, float]]:
@@ -74,6 +90,7 @@ def predict_batches(
     return _joined(predictions), _joined(labels), {"loss": tally.loss, **tally.metrics}
 
 
+@_alone
 def evaluate_classes(
     compiled: Compiled,
     loader: BatchLoader,

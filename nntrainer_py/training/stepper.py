@@ -84,6 +84,10 @@ class Stepper:
         Raises:
             NumericalError: the loss is not finite; this batch changed neither weights nor running statistics.
         """
+        with self._compiled.lock:
+            return self._step(batch)
+
+    def _step(self, batch: Batch) -> float:
         state, count = self._compiled.state, batch.count
         if self._held == 0:
             self.learning_rate = self._rate(int(state.counters[StepState.ITERATION]))
