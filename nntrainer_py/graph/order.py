@@ -91,6 +91,8 @@ def sort(layers: Sequence[LayerSpec]) -> list[LayerSpec]:
 def _cycle(path: list[LayerSpec], again: LayerSpec) -> DescriptionError:
     names = [spec.name for spec in path]
     ring = [*names[names.index(again.name) :], again.name]
+    if len(ring) > 16:
+        ring[8:-4] = [f"({len(ring) - 12} more)"]
     return DescriptionError(f"layers read each other in a circle: {' -> '.join(ring)}", origin=again.origin)
 
 

@@ -200,3 +200,12 @@ def test_a_layer_with_inputs_of_its_own_stands_once_for_each(shapes: str) -> Non
     graph = arrange(load_text(text), training=False)
     assert graph.inputs == ("join",) * len(shapes.split(","))
     assert len(graph.nodes[0].input_dims) == len(graph.inputs)
+
+
+def test_a_circle_of_thousands_of_layers_is_told_in_one_short_line():
+    text = "[Model]\ntype = NeuralNetwork\n[i]\ntype = input\ninput_shape = 4\n"
+    text += "[a0]\ntype = addition\ninput_layers = i, a3000\n"
+    text += "".join(f"[a{k}]\ntype = identity\ninput_layers = a{k - 1}\n" for k in range(1, 3001))
+    with pytest.raises(DescriptionError, match=r"in a circle: .* -> \(\d+ more\) -> ") as caught:
+        arrange(load_text(text), training=False)
+    assert len(str(caught.value)) < 1000
