@@ -301,7 +301,8 @@ class Model:
             return True
         if type(y) is not np.ndarray or y.dtype != np.float32 or len(lowered.labels) != 1:
             return False
-        return y.shape == lowered.labels[0].shape and self.compiled.graph(mode).label_kinds == ("distribution",)
+        losses = [node.layer.keyword for node in self.compiled.graph(mode).nodes if node.layer.is_loss]
+        return y.shape == lowered.labels[0].shape and losses in (["cross_softmax"], ["focal"])
 
     def predict(self, x: Any, batch_size: int | None = None) -> Any:
         """Outputs for ``x``: an array, or a tuple of arrays where the model has several outputs.
