@@ -127,9 +127,7 @@ class _Convolution(OperationKind):
         return max(self.shapes(operation).flops / _GFLOPS[self.size(operation)], super().cost(operation))
 
     def parts(self, operation: Operation, threads: int) -> int:
-        from nntrainer_py.tensor.kernels.matmul import PARALLEL_FLOPS
-
-        return threads if threads > 1 and self.shapes(operation).flops >= PARALLEL_FLOPS else 1
+        return threads if threads > 1 and self.shapes(operation).flops >= _PARALLEL_FLOPS else 1
 
 
 def _four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
