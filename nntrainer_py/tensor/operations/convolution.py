@@ -18,6 +18,7 @@ import numpy as np
 from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
 
 ALGORITHMS = ("auto", "direct", "winograd2", "winograd4")
+_PARALLEL_FLOPS = 4_000_000  # below this one thread is as fast (50 microseconds of a kernel for few channels)
 # floating-point operations of the definition per nanosecond, by the size of Winograd's tiles: measured against the
 # 10 GB/s that element-wise kinds count with (both are about three times as fast on the machine measured)
 _GFLOPS = {0: 30.0, 2: 100.0, 4: 165.0}
