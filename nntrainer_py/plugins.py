@@ -10,6 +10,8 @@ import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -49,3 +51,26 @@ def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
         place = f"{path}:{lines[-1]}" if lines else str(path)
         raise UsageError(f"{place}: {type(error).__name__}: {error}", key="plugin") from error
     return module
+
+
+@contextmanager
+def users_code(what: str) -> Iterator[None]:
+    """Turn what a user's code raises into a UsageError that names ``what`` it was, and its own file and line.
+
+    Errors of ours pass; so do an interrupt and the like.
+    """
+    try:
+        yield
+    except NNTrainerError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if _is_users(frame.filename)]
+        place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+        raise UsageError(f"{place}{what}: {type(error).__name__}: {error}") from error
+
+
+def _is_users(filename: str) -> bool:
+    """Not of this package and not of an installed library (NumPy raises for many wrong calls)."""
+    path = Path(filename)
+    return path.exists() and Path(__file__).parent not in path.parents and "site-packages" not in path.parts

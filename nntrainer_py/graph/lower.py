@@ -8,6 +8,7 @@ backward order), or at the end when clipping or gradient accumulation needs all 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from nntrainer_py.graph.fusion import fuse
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter, Weight
 from nntrainer_py.optimizers.base import Optimizer
+from nntrainer_py.plugins import users_code
 from nntrainer_py.tensor.dim import TensorDim
 from nntrainer_py.tensor.operations.emitter import Emitter, Target, drop_dead
 from nntrainer_py.tensor.operations.record import Operation, Phase, Role, Value
@@ -118,7 +120,8 @@ def _finalize_node(
         raise ValueError(f"input_shape is {given}, but the layers before it give {computed}")
     group = node.layer.shared_from or node.name
     context = FinalizeContext(node.layer, tuple(dims), training, node.outputs, shared=shared.get(group))
-    node.layer.finalize(context)
+    with nullcontext() if node.layer.emits else users_code(f"[{node.name}] finalize"):
+        node.layer.finalize(context)
     if group not in shared:
         shared[group] = context.weights
         for weight in context.weights:

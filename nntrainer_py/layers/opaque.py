@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from nntrainer_py.errors import UsageError
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.layers.context import LayerEmitter, RunContext, Weight
+from nntrainer_py.plugins import users_code
 from nntrainer_py.tensor.operations.record import Role, Spec, StepState, Value
 
 
@@ -27,13 +31,21 @@ class OpaqueAdapter:
             specs["loss"] = Spec((1,), "float64", Role.SCALAR)
         saved: dict[str, Any] = {}
         ctx.saved["user"] = saved
-        training = ctx.training
+        training, name = ctx.training, ctx.emitter.layer
+        first = True
 
         def call(arrays: dict[str, Any], state: StepState) -> None:
+            nonlocal first
             context = _context(layer, arrays, saved, training)
-            result = layer.forward(context)
-            if "loss" in arrays:
-                arrays["loss"][0] = result
+            if first:  # an output that forward leaves out shows, instead of holding whatever lay in memory
+                _poison(context.outputs)
+            with users_code(f"[{name}] forward"):
+                result = layer.forward(context)
+                if "loss" in arrays:
+                    arrays["loss"][0] = result
+            if first:
+                _check_written(name, "forward", "outputs", context.outputs, context.inputs)
+                first = False
 
         made = ctx.run("opaque", function=call, specs=specs, **_operands(ctx))
         values = list(made) if isinstance(made, tuple) else [made]
@@ -42,14 +54,15 @@ class OpaqueAdapter:
         ctx.output(*values)
 
     def calc_gradient(self, ctx: LayerEmitter) -> None:
-        layer, saved = self.layer, ctx.saved["user"]
+        layer, saved, name = self.layer, ctx.saved["user"], ctx.emitter.layer
         trained = [weight for weight in layer.weights if weight.key in ctx.targets]
 
         def call(arrays: dict[str, Any], state: StepState) -> None:
             context = _context(layer, arrays, saved, True)
             for array in context.gradients.values():
                 array[...] = 0.0
-            layer.calc_gradient(context)
+            with users_code(f"[{name}] calc_gradient"):
+                layer.calc_gradient(context)
 
         specs = {f"gradient_{weight.name}": Spec(weight.dim.shape, role=Role.GRADIENT) for weight in trained}
         made = ctx.run("opaque", function=call, specs=specs, **_operands(ctx, backward=True))
@@ -57,17 +70,40 @@ class OpaqueAdapter:
             ctx.run("accumulate", x=value, out=ctx.gradient(weight))
 
     def calc_derivative(self, ctx: LayerEmitter) -> None:
-        layer, saved = self.layer, ctx.saved["user"]
+        layer, saved, name = self.layer, ctx.saved["user"], ctx.emitter.layer
         wanted = [i for i, want in enumerate(ctx.derivative_wanted) if want]
+        first = True
 
         def call(arrays: dict[str, Any], state: StepState) -> None:
-            layer.calc_derivative(_context(layer, arrays, saved, True))
+            nonlocal first
+            context = _context(layer, arrays, saved, True)
+            if first:
+                _poison(context.derivatives)
+            with users_code(f"[{name}] calc_derivative"):
+                layer.calc_derivative(context)
+            if first:
+                written = tuple(context.derivatives[i] for i in wanted)
+                _check_written(name, "calc_derivative", "derivatives", written, (*context.inputs, *context.incoming))
+                first = False
 
         specs = {f"derivative{i}": Spec(ctx.inputs[i].shape) for i in range(len(ctx.inputs))}
         made = ctx.run("opaque", function=call, specs=specs, **_operands(ctx, backward=True))
         values = made if isinstance(made, tuple) else (made,)
         for i in wanted:
             ctx.derivative(i, values[i])
+
+
+def _poison(arrays: tuple[Any, ...]) -> None:
+    for array in arrays:
+        if array.dtype.kind == "f":
+            array[...] = np.nan
+
+
+def _check_written(name: str, method: str, what: str, made: tuple[Any, ...], given: tuple[Any, ...]) -> None:
+    """UsageError for an array that is still all NaN although nothing that was given held one."""
+    for index, array in enumerate(made):
+        if array.dtype.kind == "f" and np.isnan(array).all() and all(np.isfinite(other).all() for other in given):
+            raise UsageError(f"[{name}] {method}: nothing was written to ctx.{what}[{index}]")
 
 
 def _output_dims(ctx: LayerEmitter) -> list[tuple[int, ...]]:

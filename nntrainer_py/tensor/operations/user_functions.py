@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nntrainer_py.plugins import users_code
 from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, StepState, Value
 from nntrainer_py.tensor.operations.record import register as register_kind
 
@@ -73,11 +74,13 @@ def _read_only(array: Array) -> Array:
 
 
 def _values(forward: Callable[[Any], Any], x: Array, out: Array) -> None:
-    out[...] = forward(x)
+    with users_code("activation function"):
+        out[...] = forward(x)
 
 
 def _slopes(derivative: Callable[[Any], Any], x: Array, g: Array, out: Array) -> None:
-    np.multiply(g, derivative(x), out=out, casting="same_kind")
+    with users_code("derivative of an activation function"):
+        np.multiply(g, derivative(x), out=out, casting="same_kind")
 
 
 def _update(
@@ -91,7 +94,8 @@ def _update(
 ) -> None:
     factor = np.float32(scale[0] / step.numbers[StepState.LOSS_SCALE])
     complete = gradient * factor + np.float32(decay) * weight
-    function(weight, complete, state, float(step.numbers[StepState.LEARNING_RATE]), int(step.counters[0]))
+    with users_code("update of an optimizer"):
+        function(weight, complete, state, float(step.numbers[StepState.LEARNING_RATE]), int(step.counters[0]))
 
 
 register_kind(UserActivation())

@@ -1,0 +1,128 @@
+"""Mistakes in a user's own code are told with its file and line, and are no bug of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nntrainer_py import Layer, Model, UsageError
+from nntrainer_py.layers.context import FinalizeContext, RunContext
+from nntrainer_py.layers.fully_connected import FullyConnected
+from nntrainer_py.layers.input import Input
+from nntrainer_py.losses.mse import MeanSquaredError
+from nntrainer_py.optimizers.base import Optimizer
+from nntrainer_py.optimizers.sgd import Sgd
+
+HERE = Path(__file__).name
+
+
+class Good(Layer):
+    """Doubles."""
+
+    keyword = "test_mistakes"
+
+    def finalize(self, ctx: FinalizeContext) -> None:
+        (x,) = ctx.inputs
+        self.scale = ctx.weight("scale", x.replace(batch=1), initializer="ones")
+        ctx.output(x)
+
+    def forward(self, ctx: RunContext) -> None:
+        np.multiply(ctx.inputs[0], ctx.weights["scale"], out=ctx.outputs[0])
+
+    def calc_gradient(self, ctx: RunContext) -> None:
+        np.sum(ctx.incoming[0] * ctx.inputs[0], axis=0, keepdims=True, out=ctx.gradients["scale"])
+
+    def calc_derivative(self, ctx: RunContext) -> None:
+        np.multiply(ctx.incoming[0], ctx.weights["scale"], out=ctx.derivatives[0])
+
+
+class WrongFinalize(Good):
+    def finalize(self, ctx: FinalizeContext) -> None:
+        ctx.output(ctx.inputs[3])
+
+
+class WritesInputs(Good):
+    def forward(self, ctx: RunContext) -> None:
+        ctx.inputs[0][...] = 0
+
+
+class WrongShape(Good):
+    def forward(self, ctx: RunContext) -> None:
+        np.sum(ctx.inputs[0], axis=0, out=ctx.outputs[0])
+
+
+class WrongName(Good):
+    def calc_gradient(self, ctx: RunContext) -> None:
+        ctx.gradients["weight"][...] = 0
+
+
+class NoDerivative(Good):
+    def calc_derivative(self, ctx: RunContext) -> None:
+        raise RuntimeError("not yet")
+
+
+class WritesNothing(Good):
+    def forward(self, ctx: RunContext) -> None:
+        pass
+
+
+class DerivesNothing(Good):
+    def calc_derivative(self, ctx: RunContext) -> None:
+        pass
+
+
+class NoUpdate(Optimizer):
+    keyword = "test_no_update"
+
+
+def train(layer: Layer, optimizer: Optimizer | None = None) -> float:
+    layers = [
+        ("in", Input(input_shape="1:1:4")),
+        ("a", FullyConnected(unit=4)),
+        ("mine", layer),
+        ("loss", MeanSquaredError()),
+    ]
+    model = Model.build(layers, optimizer=optimizer or Sgd(learning_rate=0.01)).compile(2, threads=1)
+    return model.train_on_batch(np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32))
+
+
+def test_the_right_one_trains() -> None:
+    assert np.isfinite(train(Good()))
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (WrongFinalize, "finalize: IndexError"),
+        (WritesInputs, "[mine] forward: ValueError"),
+        (WrongShape, "[mine] forward: ValueError"),
+        (WrongName, "[mine] calc_gradient: KeyError"),
+        (NoDerivative, "[mine] calc_derivative: RuntimeError: not yet"),
+    ],
+)
+def test_an_exception_names_method_file_and_line(layer: type[Layer], words: str) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - DescriptionError or UsageError, both ours
+        train(layer())
+    assert caught.value.exit_code == 2  # type: ignore[attr-defined]
+    assert words in str(caught.value)
+    assert f"{HERE}:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (WritesNothing, "forward: nothing was written to ctx.outputs[0]"),
+        (DerivesNothing, "calc_derivative: nothing was written to ctx.derivatives[0]"),
+    ],
+)
+def test_an_output_that_is_not_written_is_told(layer: type[Layer], words: str) -> None:
+    with pytest.raises(UsageError, match="nothing was written") as caught:
+        train(layer())
+    assert words in str(caught.value)
+
+
+def test_an_optimizer_without_update_is_told() -> None:
+    with pytest.raises(UsageError):
+        train(Good(), NoUpdate())
