@@ -10,6 +10,7 @@ import numpy as np
 from nntrainer_py.tensor.operations.catalogue import kind
 from nntrainer_py.tensor.operations.record import Operation, OperationKind, Phase, Role, Spec, Value
 
+
 def _freeze(value: Any) -> Hashable:
     if isinstance(value, (list, tuple)):
         return tuple(_freeze(item) for item in value)
