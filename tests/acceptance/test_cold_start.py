@@ -1,0 +1,44 @@
+"""The first run, whose kernels are compiled, and every later one give the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAIN = "import sys; from nntrainer_py.cli.train import main; sys.exit(main())"
+
+
+def train(package: Path, out: Path, threads: int) -> str:
+    """Hash of the weights after one epoch of the digits, by a copy of the package with a cache of its own."""
+    environment = {name: value for name, value in os.environ.items() if name in ("PATH", "LD_LIBRARY_PATH")}
+    environment |= {
+        "PYTHONPATH": str(package),
+        "HOME": str(package),
+        "XDG_CACHE_HOME": str(package / "cache"),
+        "NNTRAINER_CACHE_DIR": str(package / "kernels"),
+    }
+    model = str(ROOT / "examples" / "digits" / "model.ini")
+    command = [sys.executable, "-c", TRAIN, model, "--epochs", "1", "--threads", str(threads), "--out", str(out)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return hashlib.sha256((out / "model.bin").read_bytes()).hexdigest()
+
+
+@pytest.mark.slow
+def test_cold_and_warm_runs_are_bit_equal(tmp_path: Path) -> None:
+    """Run with: python -m pytest -m slow tests/acceptance/test_cold_start.py"""
+    package = tmp_path / "package"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "nntrainer_py", package / "nntrainer_py", ignore=ignored)
+    cold = train(package, tmp_path / "cold", 1)
+    assert any((package / "kernels").rglob("*.nbi")), "nothing was compiled: the run was not cold"
+    assert train(package, tmp_path / "warm", 1) == cold
+    if (os.cpu_count() or 1) > 1:
+        assert train(package, tmp_path / "two threads", 2) == cold
