@@ -18,6 +18,7 @@ from nntrainer_py.cli.command import (
     tell_of_compiling,
 )
 from nntrainer_py.cli.opening import USES, open_data, open_model, require_trainable, require_training_data
+from nntrainer_py.cli.weights import GivenWeights, weights_file
 from nntrainer_py.errors import InterruptedRun, NNTrainerError, UsageError, printable
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ def parser(prog: str = "nntrainer-train") -> Parser:
     data = made.add_argument_group("data (instead of the sections of the file)")
     for use, what in (("train", "to train on"), ("valid", "to validate on after each epoch"), ("test", "for the end")):
         data.add_argument(f"--{use}", metavar="FILE", help=f"data {what}: raw .dat, csv, npz, npy, idx, image folder")
+    made.add_argument(
+        "--weights", metavar="FILE",
+        help="start from these weights: .bin or .safetensors, or the folder of a run; all counters start anew",
+    )  # fmt: skip
     length = made.add_argument_group("length of the run")
     length.add_argument("--epochs", type=number(1, 2**31 - 1), metavar="N", help="epochs in total")
     length.add_argument(
@@ -76,6 +81,8 @@ def train(arguments: argparse.Namespace) -> int:
     """The command itself."""
     if arguments.resume and arguments.overwrite:
         raise UsageError("--resume and --overwrite exclude each other")
+    if arguments.resume and arguments.weights is not None:
+        raise UsageError("--resume and --weights exclude each other: a resumed run goes on with its own weights")
     if arguments.check:
         return _check(arguments)
     prepared = Preparation(arguments)
@@ -136,10 +143,11 @@ class Preparation:
         require_trainable(self.model, errors)
         require_training_data(self.model, given, errors)
         data = open_data(self.model.spec, given, errors)
-        _require_writable(self.model, given, errors)
+        _require_writable(self.model, given, arguments.weights, errors)
         if arguments.tensorboard:
             _require_folder(arguments.tensorboard, errors)
         settings = _settings(arguments, self.model, folder, errors)
+        start = _start(arguments, self.model, folder, errors)
         SeveralErrors.raise_if_any(errors)
         assert folder is not None
         assert settings is not None
@@ -154,6 +162,8 @@ class Preparation:
         )
         self.layout = planned(self.model, Path(arguments.model).name, buffers)
         self.folder.require_space(_bytes_written(self.model))
+        if start is not None:
+            start.load()
         for path in (settings.save_path, settings.save_best_path):
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,6 +174,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
     model = open_model(arguments)
     given = {use: getattr(arguments, use) for use in USES if getattr(arguments, use) is not None}
+    faults: list[NNTrainerError] = []
+    start = _start(arguments, model, None, faults)
+    SeveralErrors.raise_if_any(faults)
     buffers = None
     if given and model.trainable:
         errors: list[NNTrainerError] = []
@@ -176,7 +189,40 @@ def _check(arguments: argparse.Namespace) -> int:
             )
             loaders.close()
     name = Path(arguments.model).name
-    return check(planned(model, name, buffers), name, as_json=arguments.json, quiet=arguments.quiet)
+    layout = planned(model, name, buffers)
+    if start is not None:
+        start.load()
+    return check(layout, name, as_json=arguments.json, quiet=arguments.quiet)
+
+
+def _start(
+    arguments: argparse.Namespace, model: Model, folder: RunFolder | None, errors: list[NNTrainerError]
+) -> GivenWeights | None:
+    """The file of ``--weights``, whose description of the data the model takes; it keeps what it holds."""
+    import os
+
+    from nntrainer_py.cli.run_folder import FILES
+
+    if arguments.weights is None:
+        return None
+    try:
+        start = GivenWeights(model, arguments.weights)
+    except NNTrainerError as error:
+        errors.append(error)
+        return None
+    if model.spec.model.continue_train:
+        errors.append(
+            UsageError(
+                "excludes --weights: both say with which weights the run begins",
+                origin=model.spec.at("continue_train"), key="continue_train",
+            )
+        )  # fmt: skip
+    real = Path(os.path.realpath(start.path))
+    if folder is not None and real.name in FILES and real.parent == Path(os.path.realpath(folder.path)):
+        errors.append(
+            UsageError("the run in --out would overwrite these weights; choose another --out", key="--weights")
+        )
+    return start
 
 
 def planned(model: Model, name: str, data: int | None) -> Layout:
@@ -247,11 +293,13 @@ def _settings(
         return None
 
 
-def _require_writable(model: Model, given: dict[str, str | None], errors: list[NNTrainerError]) -> None:
+def _require_writable(
+    model: Model, given: dict[str, str | None], weights: str | None, errors: list[NNTrainerError]
+) -> None:
     """The weight files that the description asks for can be written, and take the place of nothing that is read."""
     import os
 
-    taken = _files_read(model, given)
+    taken = _files_read(model, given, weights)
     for key in ("save_path", "save_best_path"):
         text = getattr(model.spec.model, key)
         if text is None:
@@ -276,11 +324,13 @@ def _require_writable(model: Model, given: dict[str, str | None], errors: list[N
         taken.setdefault(os.path.realpath(path), f"what {key} writes")
 
 
-def _files_read(model: Model, given: dict[str, str | None]) -> dict[str, str]:
+def _files_read(model: Model, given: dict[str, str | None], weights: str | None) -> dict[str, str]:
     """Real path of every file that the run reads -> what it is."""
     import os
 
     found = {os.path.realpath(model.spec.path): "the model file"} if model.spec.path else {}
+    if weights is not None:
+        found[os.path.realpath(weights_file(weights))] = "the weights of --weights"
     for use, section in model.spec.datasets.items():
         paths = [str(path) for path in section.paths.values()] if given.get(use) is None else []
         found |= {os.path.realpath(path): f"the data of [{use}_set]" for path in paths}
@@ -325,9 +375,9 @@ def _how_to_go_on(interruption: InterruptedRun, arguments: argparse.Namespace, f
     words = [f"--out={folder.path}", "--resume"]
     kept = iter(arguments.words)
     for word in kept:
-        if word == "--out":
+        if word in ("--out", "--weights"):
             next(kept, None)
-        elif word not in ("--overwrite", "--resume") and not word.startswith("--out="):
+        elif word not in ("--overwrite", "--resume") and not word.startswith(("--out=", "--weights=")):
             words.append(word)
     message = interruption.message.partition(";")[0]
     command = f"{arguments.prog} {shlex.join(words)}"

@@ -273,3 +273,74 @@ def test_a_budget_that_cannot_be_met_costs_no_earlier_run(tmp_path: Path, capsys
     result = json.loads(done.out.splitlines()[-1])
     assert result["memory"]["planned"]["total"] <= int(smallest[1])
     assert (out / "model.bin").read_bytes() == before["model.bin"]
+
+
+def test_a_run_starts_from_given_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    first = tmp_path / "first"
+    assert command(capsys, "train", ini, "--out", first, "--epochs", 12).code == 0
+    trained, fresh = (float(_rows(first)[row]["loss"]) for row in (-1, 0))
+    before = {path.name: path.read_bytes() for path in first.iterdir()}
+    losses = set()
+    for name, given in (("folder", first), ("bin", first / "model.bin"), ("st", first / "model.safetensors")):
+        done = command(capsys, "train", ini, "--out", tmp_path / name, "--epochs", 2, "--weights", given)
+        assert done.code == 0, done.err
+        rows = _rows(tmp_path / name)
+        assert [row["epoch"] for row in rows] == ["1", "2"]  # counters start anew
+        assert float(rows[0]["loss"]) < trained + 0.2 * (fresh - trained)
+        losses.add(rows[0]["loss"])
+    assert len(losses) == 1
+    assert {path.name: path.read_bytes() for path in first.iterdir()} == before
+    done = command(capsys, "train", ini, "--check", "--weights", first)
+    assert done.code == 0, done.err
+
+
+def test_given_weights_that_cannot_be_started_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    first, out = tmp_path / "first", tmp_path / "out"
+    assert command(capsys, "train", ini, "--out", first, "--epochs", 1).code == 0
+    before = {path.name: path.read_bytes() for path in first.iterdir()}
+    (tmp_path / "short.bin").write_bytes(b"\0" * 40)
+    other = tmp_path / "other.ini"
+    other.write_text(MODEL.replace("unit = 8", "unit = 9"), encoding="utf-8")
+    saving = tmp_path / "saving.ini"
+    saving.write_text(MODEL.replace("epochs = 3", "epochs = 3\nsave_path = first/model.bin"), encoding="utf-8")
+    going_on = tmp_path / "on.ini"
+    going_on.write_text(MODEL.replace("epochs = 3", "epochs = 3\ncontinue_train = true"), encoding="utf-8")
+    for code, said, *words in (
+        (2, "--resume and --weights", ini, "--out", first, "--resume", "--weights", first),
+        (2, "would overwrite", ini, "--out", first, "--overwrite", "--weights", first),
+        (2, "would overwrite the weights", saving, "--out", out, "--weights", first / "model.bin"),
+        (2, "on.ini:4: [Model] continue_train", going_on, "--out", out, "--weights", first),
+        (3, "no such file", ini, "--out", out, "--weights", tmp_path / "nix.bin"),
+        (3, "--weights: ", ini, "--out", out, "--weights", tmp_path / "short.bin"),
+        (3, "--weights: ", other, "--out", out, "--weights", first),
+        (3, "--weights: ", other, "--check", "--weights", first),
+    ):
+        done = command(capsys, "train", *words)
+        assert done.code == code, (words, done.err)
+        assert said in done.err
+    assert not out.exists()
+    assert {path.name: path.read_bytes() for path in first.iterdir()} == before
+
+
+def test_given_weights_keep_the_order_of_their_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    x, classes = points(90, 0)
+    rows = [f"{','.join(map(str, values))},{'abc'[number]}" for values, number in zip(x.tolist(), classes, strict=True)]
+    (tmp_path / "all.csv").write_text("\n".join(rows), encoding="utf-8")
+    (tmp_path / "some.csv").write_text("\n".join(row for row in rows if row[-1] != "a"), encoding="utf-8")
+    first, second = tmp_path / "first", tmp_path / "second"
+    text = "\n\n".join(part for part in MODEL.split("\n\n") if "valid_set" not in part)
+    ini.write_text(text.replace("type = file\npath = train.dat", "type = csv\npath = all.csv"), encoding="utf-8")
+    assert command(capsys, "train", ini, "--out", first, "--epochs", 12).code == 0
+    done = command(
+        capsys, "train", ini, "--out", second, "--epochs", 1, "--weights", first, "--train", tmp_path / "some.csv"
+    )
+    assert done.code == 0, done.err
+    done = command(
+        capsys, "infer", ini, "--weights", second, "--data", tmp_path / "all.csv", "--output", tmp_path / "p"
+    )
+    assert done.code == 0, done.err
+    found = float(re.search(r"accuracy ([0-9.]+) %", done.out)[1])  # type: ignore[index]
+    assert found > 85
