@@ -24,9 +24,13 @@ def train(package: Path, out: Path, threads: int) -> str:
         "XDG_CACHE_HOME": str(package / "cache"),
         "NNTRAINER_CACHE_DIR": str(package / "kernels"),
     }
+    environment["TMPDIR"] = str(package / "temporary")
+    (package / "temporary").mkdir(exist_ok=True)
     model = str(ROOT / "examples" / "digits" / "model.ini")
     command = [sys.executable, "-c", TRAIN, model, "--epochs", "1", "--threads", str(threads), "--out", str(out)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=package, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return hashlib.sha256((out / "model.bin").read_bytes()).hexdigest()
 
