@@ -58,6 +58,8 @@ class Model:
         #: scaling of the inputs that the training data asked for, and the names of its classes
         self.normalization: Normalization | None = None
         self.class_names: tuple[str, ...] | None = None
+        #: names of the input columns of the training data, where it had a header; later data is taken by them
+        self.feature_names: tuple[str, ...] | None = None
 
     @classmethod
     def from_ini(cls, path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
@@ -399,6 +401,7 @@ class Model:
         """Tell a data set what the model expects. DataError when it does not fit."""
         mode: Mode = ("train" if self.trainable else "evaluate") if labels else "predict"
         lowered, graph = self.lowered(mode), self.compiled.graph(mode)
+        dataset.expected_features = self.feature_names
         dataset.bind(
             [lowered.inputs[place].shape[1:] for place in graph.input_order],
             [lowered.labels[place].shape[1:] for place in graph.label_order] if labels else [],

@@ -245,6 +245,8 @@ def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
     for dataset in data.values():
         try:
             model.bind(dataset, class_names=None if dataset is first or first is None else first.class_names)
+            if dataset is first:
+                model.feature_names = dataset.feature_names or model.feature_names
         except NNTrainerError as error:
             errors.append(error)
     SeveralErrors.raise_if_any(errors)

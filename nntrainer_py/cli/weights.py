@@ -22,7 +22,7 @@ def weights_file(text: str) -> Path:
 class GivenWeights:
     """Weights for a model that is going to be compiled.
 
-    Making one gives the model what the file says of the data (class names, normalization); a ``.bin`` cannot hold
+    Making one gives the model what the file says of the data (names, normalization); a ``.bin`` cannot hold
     that, so it is taken from the run's other file where that lies beside it. `load` reads the weights, which takes
     their memory.
 
@@ -51,9 +51,10 @@ class GivenWeights:
     def load(self) -> None:
         """Read the weights; WeightFileError when they are not of this model. Training resets the counters."""
         model = self._model
-        described = model.class_names, model.normalization
+        described = model.class_names, model.feature_names, model.normalization
         try:
             model.load(self.path)
         except NNTrainerError as error:
             raise error.located(Origin("--weights")) from None
-        model.class_names, model.normalization = described  # training data may have had other classes
+        # training data may have had other classes
+        model.class_names, model.feature_names, model.normalization = described

@@ -12,7 +12,7 @@ from typing import TextIO
 
 import numpy as np
 
-from nntrainer_py.data.dataset import Shape
+from nntrainer_py.data.dataset import Shape, size_of
 from nntrainer_py.data.files import checked_file, known_format, reason
 from nntrainer_py.data.labels import indices_of_names
 from nntrainer_py.data.rows import TableDataset
@@ -23,6 +23,8 @@ MISSING_LABELS = frozenset({"", "na", "n/a", "nan", "?"})
 MISSING = MISSING_LABELS | frozenset({"null", "none", "-"})
 _MOST_CLASSES = 10_000  # numbers of more different values are measurements, not names of classes
 _LARGEST = float(np.finfo(np.float32).max)
+_ROWS = 1 << 12  # that change their order at once
+_SHOWN = 5  # names of columns in a message
 _LONGEST_LINE = 1 << 24  # characters; a longer one is no table, and would be read into memory whole
 
 
@@ -36,7 +38,8 @@ class CsvDataset(TableDataset):
     """A CSV file, read into memory as float32.
 
     Blank lines, CR LF, lone CR and a byte order mark are fine. Every value must be there and be a finite number, except
-    in one label column, which may hold class names; they get their indices in sorted order.
+    in one label column, which may hold class names; they get their indices in sorted order. Columns under a header are
+    taken by the names that `expected_features` has, in whatever order they come.
 
     Args:
         path: the file, UTF-8.
@@ -88,7 +91,12 @@ class CsvDataset(TableDataset):
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         if self._names is not None and class_names is not None and class_names != self.class_names:
             self._number_names(class_names)
+        features = sum(map(size_of, inputs))
+        if self.columns and self.expected_features is not None and len(self.expected_features) == features:
+            self._arrange(self.expected_features)
         raw = super()._fit(inputs, labels, class_names)
+        named = self.columns[:features]
+        self.feature_names = tuple(named) if all(named) and len(set(named)) == len(named) > 0 else None
         if self._explicit is not None and labels and sum(raw) != self._explicit:
             raise self.error(
                 f"wrong stride: {self._explicit} label columns are named, the model takes {sum(raw)} or fewer"
@@ -98,6 +106,26 @@ class CsvDataset(TableDataset):
         if self._names is None and self.columns and len(labels) == 1 and raw[0] > 1:
             self._name_columns(self.columns[-raw[0] :], class_names)
         return raw
+
+    def _arrange(self, features: tuple[str, ...]) -> None:
+        """Put the columns in the order of training, by their names; the others, which are labels, behind them."""
+        others = [k for k, name in enumerate(self.columns) if name not in features]
+        missing = [name for name in features if name not in self.columns]
+        if missing:
+            rest = f"; others in its header: {_listed([self.columns[k] for k in others])}" if others else ""
+            raise self.error(f"the header lacks columns of the training data: {_listed(missing)}{rest}")
+        order = [self.columns.index(name) for name in features] + others
+        if len(order) != len(self.columns):
+            twice = [name for name in features if self.columns.count(name) > 1]
+            raise self.error(f"the header names a column twice: {_listed(twice)}")
+        if order == sorted(order):
+            return
+        if self._names is not None and order[-1] != len(order) - 1:
+            raise self.error(f"line {self._lines[0]}: expected a number in {_listed(self.columns[-1:])}")
+        table = self._gatherer.source
+        for start in range(0, len(table), _ROWS):  # in pieces: a copy of the whole would double the memory
+            table[start : start + _ROWS] = table[start : start + _ROWS, order]
+        self.columns = [self.columns[k] for k in order]
 
     def _name_columns(self, columns: list[str], class_names: tuple[str, ...] | None) -> None:
         """One-hot columns under a header name the classes; another order than in training would mix them up."""
@@ -314,6 +342,12 @@ class _Table:
 
     def _place(self, line: int = 0) -> str:
         return printable(str(self._path)) + (f":{line}" if line else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(map(quoted, names[:_SHOWN])) + more
 
 
 def _find_delimiter(line: str) -> str:

@@ -59,6 +59,8 @@ class Dataset(ABC):
             the latest is after `bind`, when they are the model's.
         class_names: names of the classes in index order where the data knows them.
         class_count: how many classes integer labels name, where the data says so without looking at the model.
+        feature_names: names of the input columns of a table with a header, known after `bind`; None: there are none.
+        expected_features: those of the training data, given before `bind`; columns that have names are taken by them.
         normalization: applied to the inputs of every sample read, None for raw values.
         notices: what the user should know although it is no error.
         origin, key: where the user named the data, repeated by errors.
@@ -73,6 +75,8 @@ class Dataset(ABC):
         self.input_dims: list[Shape] | None = None
         self.label_dims: list[Shape] | None = None
         self.class_names: tuple[str, ...] | None = None
+        self.feature_names: tuple[str, ...] | None = None
+        self.expected_features: tuple[str, ...] | None = None
         self.normalization: Normalization | None = None
         self.notices: list[str] = []
         self._bound = False

@@ -2,8 +2,9 @@
 
 The file has the safetensors layout. Tensors are called ``weights/<name>``, ``optimizer/<name>`` and ``best/<name>``
 (the weights of the best epoch); the metadata are texts: ``format``, ``training`` (JSON: counters, place in the data,
-history, best epoch, schedule), ``ini``, and what prediction needs: ``class_names`` and ``normalization``. A file of
-weights alone (`save_model`) has the bare names of the weights and the same metadata without ``training``.
+history, best epoch, schedule), ``ini``, and what prediction needs: ``class_names``, ``feature_names`` (columns of a
+table) and ``normalization``. A file of weights alone (`save_model`) has the bare names of the weights and the same
+metadata without ``training``.
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ def description(model: Trainee) -> dict[str, str]:
         found["ini"] = to_text(model.spec)
     if model.class_names is not None:
         found["class_names"] = json.dumps(list(model.class_names), ensure_ascii=False)
+    if model.feature_names is not None:
+        found["feature_names"] = json.dumps(list(model.feature_names), ensure_ascii=False)
     if model.normalization is not None:
         found["normalization"] = json.dumps(model.normalization.to_json())
     return found
@@ -194,18 +197,24 @@ def load_weights(path: Path, model: Trainee) -> None:
 
 
 def take_description(model: Trainee, file: SafetensorsFile) -> None:
-    """Class names and normalization of a file, where it has them."""
-    names, scaling = file.metadata.get("class_names"), file.metadata.get("normalization")
+    """Class names, names of the input columns and normalization of a file, where it has them."""
+    names, features, scaling = map(file.metadata.get, ("class_names", "feature_names", "normalization"))
     try:
         if names is not None:
-            found = json.loads(names)
-            if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-                raise ValueError("no list of names")
-            model.class_names = tuple(found)
+            model.class_names = _names(names)
+        if features is not None:
+            model.feature_names = _names(features)
         if scaling is not None:
             model.normalization = Normalization.from_json(json.loads(scaling))
     except (ValueError, RecursionError, DataError) as error:
         raise file.error(f"its description of the data cannot be read: {error}") from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    found = json.loads(text)
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise ValueError("no list of names")
+    return tuple(found)
 
 
 def _training(file: SafetensorsFile) -> dict[str, Any]:

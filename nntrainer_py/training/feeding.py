@@ -77,6 +77,7 @@ def open_loaders(
         notices.append(f"batches are computed in pieces of {piece} samples, to keep within the memory budget")
     first = data["train"]
     model.bind(first)
+    model.feature_names = first.feature_names or model.feature_names
     if model.class_names is None or not set(first.class_names or ()) <= set(model.class_names):
         model.class_names = first.class_names  # weights that know these classes keep their order
     _normalize(model, first, sections.get("train"))

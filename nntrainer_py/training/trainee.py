@@ -21,6 +21,7 @@ class Trainee(Protocol):
     epoch: int
     normalization: Normalization | None
     class_names: tuple[str, ...] | None
+    feature_names: tuple[str, ...] | None
 
     @property
     def compiled(self) -> Compiled: ...

@@ -141,3 +141,71 @@ def test_two_classes_from_one_probability(tmp_path: Path, capsys: pytest.Capture
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert np.mean([int(r["class"]) == (c == 1) for r, c in zip(rows, classes, strict=True)]) == report["accuracy"]
     assert all((float(row["p_1"]) > 0.5) == (row["class"] == "1") for row in rows)
+
+
+_COLUMNS = ["a", "b", "c", "d"]
+
+
+def _write_columns(path: Path, columns: list[str], count: int = 40, label: int | None = 4) -> Path:
+    """The points of `points` under their names, in any order; the class name at column ``label``."""
+    x, classes = points(count, 1)
+    rows = [[f"{values[_COLUMNS.index(name)]!r}" if name in _COLUMNS else "7" for name in columns] for values in
+            x.tolist()]  # fmt: skip
+    header = list(columns)
+    if label is not None:
+        header.insert(label, "kind")
+        for row, number in zip(rows, classes, strict=True):
+            row.insert(label, ("ash", "elm", "oak")[number])
+    path.write_text("\n".join(",".join(row) for row in [header, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_columns_are_taken_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = _write_columns(tmp_path / "train.csv", _COLUMNS, 90)
+    ini = tmp_path / "model.ini"
+    data = "[train_set]\ntype = csv\npath = train.csv\nnormalization = standard\nnormalization_scope = feature"
+    text = MODEL.replace("[train_set]\ntype = file\npath = train.dat", data)
+    ini.write_text(text.replace("type = file\npath = valid.dat", "type = csv\npath = valid.csv"), encoding="utf-8")
+    _write_columns(tmp_path / "valid.csv", ["c", "a", "d", "b"])
+    run = tmp_path / "run"
+    assert command(capsys, "train", ini, "--epochs", 6, "--out", run).code == 0
+    same = command(capsys, "infer", ini, "--weights", run, "--data", train, "--quiet").out.splitlines()[:41]
+    assert same[0].startswith("sample,class,name,p_ash")
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    for weights in (run, run / "model.bin", run / "checkpoint.safetensors"):
+        for label in (4, None):
+            other = _write_columns(tmp_path / "other.csv", ["d", "b", "a", "c"], 40, label)
+            done = command(capsys, "infer", ini, "--weights", weights, "--data", other)
+            assert done.code == 0, done.err
+            ours = command(capsys, "infer", ini, "--weights", weights, "--data", tmp_path / "valid.csv", "--quiet").out
+            assert done.out == ours
+    found = command(capsys, "infer", ini, "--weights", run, "--data", tmp_path / "valid.csv", "--evaluate", "--json")
+    assert json.loads(found.out)["accuracy"] == pytest.approx(result["final"]["valid_accuracy"])
+    # without a header, by place
+    bare = tmp_path / "bare.csv"
+    lines = _write_columns(tmp_path / "x.csv", _COLUMNS, 40, None).read_text(encoding="utf-8").splitlines()[1:]
+    bare.write_text("\n".join(lines), encoding="utf-8")
+    done = command(capsys, "infer", ini, "--weights", run, "--data", bare)
+    assert done.code == 0, done.err
+    assert done.out == ours
+
+
+@pytest.mark.parametrize("label", [4, None])
+def test_other_columns_are_refused(label: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _write_columns(tmp_path / "train.csv", _COLUMNS, 90)
+    ini = tmp_path / "model.ini"
+    text = "\n\n".join(part for part in MODEL.split("\n\n") if "valid_set" not in part)
+    ini.write_text(text.replace("type = file\npath = train.dat", "type = csv\npath = train.csv"), encoding="utf-8")
+    run = tmp_path / "run"
+    assert command(capsys, "train", ini, "--epochs", 1, "--out", run).code == 0
+    other = _write_columns(tmp_path / "other.csv", ["a", "b", "x", "d"], 40, label)
+    for words in (("infer", ini, "--weights", run, "--data", other),
+                  ("train", ini, "--weights", run, "--train", other, "--out", tmp_path / "second")):  # fmt: skip
+        done = command(capsys, *words)
+        assert done.code == 3
+        assert "other.csv: the header lacks columns of the training data: 'c'; others in its header: 'x'" in done.err
+        assert not done.out
+    twice = _write_columns(tmp_path / "twice.csv", ["a", "b", "c", "c", "d"], 40, label and 5)
+    done = command(capsys, "infer", ini, "--weights", run, "--data", twice)
+    assert done.code == 3
+    assert "twice: 'c'" in done.err
