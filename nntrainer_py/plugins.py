@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from nntrainer_py.errors import NNTrainerError, UsageError
+from nntrainer_py.errors import NNTrainerError, Origin, UsageError
 
 
 def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
@@ -39,9 +39,10 @@ def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except NNTrainerError:
+    except NNTrainerError as error:
         sys.modules.pop(name, None)
-        raise
+        frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        raise error.located(Origin(str(path), (frames[-1] if frames else None) or 0)) from None
     except SyntaxError as error:
         sys.modules.pop(name, None)
         raise UsageError(f"{path}:{error.lineno or 0}: {error.msg}", key="plugin") from error

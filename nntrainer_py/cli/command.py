@@ -21,6 +21,9 @@ EXIT_CODES = """exit codes:
   4    the loss, or a weight, is not finite
   130  interrupted by Ctrl-C; 143 by a termination request"""
 
+#: faults of one file that are shown
+_MOST_FAULTS = 20
+
 _REPORT_TO = "this is a bug in nntrainer_py; please report it with the command and, if you can, the model file"
 
 
@@ -43,6 +46,20 @@ class SeveralErrors(NNTrainerError):
             raise errors[0]
         if errors:
             raise cls(errors)
+
+
+def message_of(error: NNTrainerError) -> str:
+    """The text of an error; of the faults of one file only the first are shown, and how many more there are."""
+    if isinstance(error, SeveralErrors):
+        return "\n".join(map(message_of, error.errors))
+    lines: list[str] = []
+    faults = error.faults
+    for file in dict.fromkeys(fault.file for fault in faults):
+        own = [str(fault) for fault in faults if fault.file == file]
+        lines += own[:_MOST_FAULTS]
+        if len(own) > _MOST_FAULTS:
+            lines.append(f"... and {len(own) - _MOST_FAULTS} more")
+    return "\n".join(lines)
 
 
 class Parser(argparse.ArgumentParser):
@@ -184,7 +201,8 @@ def run(parser: Parser, function: Callable[[argparse.Namespace], int], argv: Seq
         return _flushed(function(arguments))
     except NNTrainerError as error:
         _traceback(arguments)
-        say(f"{error}" if ": " in str(error) else f"error: {error}")
+        text = message_of(error)
+        say(text if ": " in text else f"error: {text}")
         return error.exit_code
     except KeyboardInterrupt:
         say("interrupted")

@@ -125,7 +125,7 @@ def _record(layout: Layout, found: _Peak, others: dict[str, int]) -> dict[str, A
 
 def _show(layout: Layout, found: _Peak, others: dict[str, int]) -> None:
     print(layer_table(layout), end="\n\n")
-    print(memory_lines(layout), end="\n\n")
+    print(memory_lines(layout, detailed=True), end="\n\n")
     count = layout.picture.operations
     print(f"peak of a step  {amount(found.size)} at operation {found.moment} of {count}: {found.operation}")
     rows = [[amount(r.size), f"{r.first}-{r.last}", r.name] for r in found.alive]

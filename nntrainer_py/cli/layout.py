@@ -278,8 +278,8 @@ def layer_table(layout: Layout) -> str:
     return table(["layer", "type", "output", "parameters", "in place"], rows, right=(3,))
 
 
-def memory_lines(layout: Layout) -> str:
-    """Parameters and planned memory as lines of text."""
+def memory_lines(layout: Layout, *, detailed: bool = False) -> str:
+    """Parameters and planned memory as lines of text; ``detailed``: with the orders that were tried for a step."""
     memory = layout.memory
     ratio = layout.picture.arena / memory.lower_bound if memory.lower_bound else 1.0
     lines = [("parameters", f"{layout.parameters:,} ({layout.trainable:,} trainable)")]
@@ -300,6 +300,7 @@ def memory_lines(layout: Layout) -> str:
     )
     lines.append(("data buffers", amount(memory.data)))
     lines.append(("total", amount(memory.total)))
-    lines += [(word, text) for word, _, text in (choice.partition(": ") for choice in layout.choices)]
+    choices = (choice.partition(": ") for choice in layout.choices)
+    lines += [(word, text) for word, _, text in choices if detailed or word != "order"]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nntrainer_py.cli.command import SeveralErrors, load_plugins, notify, overrides_of
-from nntrainer_py.errors import DescriptionError, NNTrainerError, Origin, UsageError
+from nntrainer_py.errors import DescriptionError, Fault, NNTrainerError, Origin, UsageError
 
 if TYPE_CHECKING:
     from nntrainer_py.data.dataset import Dataset
@@ -34,7 +34,7 @@ def open_model(arguments: argparse.Namespace, *, uses: tuple[str, ...] = ()) -> 
     try:
         model = Model.from_ini(arguments.model, overrides_of(arguments))
     except DescriptionError as error:
-        errors.append(_with_data_faults(error, arguments, uses))
+        errors.append(_with_data_faults(_with_hint(error, arguments), arguments, uses))
     except NNTrainerError as error:
         errors.append(error)
     SeveralErrors.raise_if_any(errors)
@@ -88,6 +88,15 @@ def _open_path(path: str, section: SectionSpec | None, use: str) -> Dataset:
 
 def _place(section: SectionSpec) -> Origin | None:
     return next((where for key, _, where in section.entries if key == "path"), section.origin)
+
+
+def _with_hint(error: DescriptionError, arguments: argparse.Namespace) -> DescriptionError:
+    """The error; where a keyword is unknown and no plugin was given, with the way to give one."""
+    unknown = any(fault.key == "type" and fault.message.startswith("unknown ") for fault in error.faults)
+    if not unknown or arguments.plugins:
+        return error
+    hint = "if a keyword is one of your own, give the file that defines it: --plugin FILE.py"
+    return DescriptionError([*error.faults, Fault("", 0, None, "", hint)])
 
 
 def _with_data_faults(error: DescriptionError, arguments: argparse.Namespace, uses: tuple[str, ...]) -> NNTrainerError:

@@ -76,3 +76,11 @@ def test_public_files_check_or_are_refused_with_their_line(path: Path, capsys: p
         assert all(line.startswith(f"{path.parent}") or "[" in line for line in faults), faults
     else:
         assert "no fault was found" in done.out
+
+
+def test_the_orders_that_were_tried_are_told_by_inspect_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ini = write_problem(tmp_path)
+    assert "canonical" not in command(capsys, "train", "--check", ini).out
+    assert "canonical" in command(capsys, "inspect", ini).out

@@ -270,3 +270,38 @@ def test_an_error_of_ours_is_one_line(
     assert "internal error: RuntimeError: wires\\ncrossed; this is a bug" in done.err
     assert "Traceback" not in done.err
     assert "Traceback" in command(capsys, "train", ini, "--check", "--debug").err
+
+
+def test_an_unknown_keyword_may_need_a_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for good, bad in (("type = fully_connected", "type = my_dense"), ("type = adam", "type = my_adam")):
+        ini = write_problem(tmp_path, MODEL.replace(good, bad, 1))
+        done = command(capsys, "train", "--check", ini)
+        assert done.code == 2
+        assert f"'{bad.split()[-1]}'" in done.err
+        assert done.err.splitlines()[-1].endswith("--plugin FILE.py")
+    done = command(capsys, "train", "--check", write_problem(tmp_path, MODEL.replace("unit = 8", "unitt = 8")))
+    assert "--plugin" not in done.err
+
+
+def test_a_plugin_that_takes_a_keyword_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from nntrainer_py.layers.base import Layer\nfrom nntrainer_py.registry import register_layer\n\n\n"
+        "@register_layer('conv2d')\nclass Mine(Layer):\n    pass\n",
+        encoding="utf-8",
+    )
+    done = command(capsys, "train", "--check", write_problem(tmp_path), "--plugin", plugin)
+    assert done.code == 2
+    assert done.err == f"{plugin}:5: the layer 'conv2d' exists already; choose another keyword\n"
+
+
+def test_only_the_first_of_many_faults_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = "".join(f"wrong_{k} = 1\n" for k in range(33))
+    done = command(
+        capsys, "train", "--check", write_problem(tmp_path, MODEL.replace("unit = 8\n", "unit = 8\n" + wrong))
+    )
+    assert done.code == 2
+    lines = done.err.splitlines()
+    assert len(lines) == 21
+    assert ": [hidden] wrong_19: " in lines[19]
+    assert lines[20] == "... and 13 more"
