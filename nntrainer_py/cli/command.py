@@ -186,6 +186,17 @@ def tell_of_compiling(quiet: bool) -> None:
     announce_to((lambda text: None) if quiet else say)
 
 
+def tell_of_signal(number: int) -> None:
+    """Say what a Ctrl-C or termination request of a run brings about; to be called from a signal handler.
+
+    Past the buffer of the stream, in whose midst the signal may have come; on a terminal below a bar.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        again = "; press Ctrl-C again to stop without" if number == signal.SIGINT else ""
+        start = "\n" if os.isatty(2) else ""
+        os.write(2, f"{start}interrupted: finishing the step, then saving{again}\n".encode("ascii"))
+
+
 def run(parser: Parser, function: Callable[[argparse.Namespace], int], argv: Sequence[str] | None = None) -> int:
     """Parse, call, and turn whatever goes wrong into a message and an exit code."""
     _replace_closed_streams()

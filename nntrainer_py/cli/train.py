@@ -16,6 +16,7 @@ from nntrainer_py.cli.command import (
     number,
     run,
     tell_of_compiling,
+    tell_of_signal,
 )
 from nntrainer_py.cli.opening import USES, open_data, open_model, require_trainable, require_training_data
 from nntrainer_py.cli.weights import GivenWeights, weights_file
@@ -98,6 +99,7 @@ def train(arguments: argparse.Namespace) -> int:
             result = loop.train(
                 prepared.model, loaders.train, loaders.valid, loaders.test,
                 settings=prepared.settings, callbacks=recorder.callbacks,
+                on_signal=None if arguments.quiet else tell_of_signal,
             )  # fmt: skip
         except NNTrainerError as error:
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
@@ -22,9 +22,12 @@ class InterruptGuard:
     A second one, later than a second, ends the run at once (`InterruptedRun`), for data that never comes or a step that
     takes minutes; but not while a file is being saved: files are always finished or left as they were. Handlers can
     only be set in the main thread; in another the guard does nothing.
+
+    ``tell`` is called with the number of the first one, from the signal handler: between any two lines of the run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
+        self._tell = tell
         self.signal = 0
         self._first = 0.0
         self._saving = 0
@@ -59,5 +62,7 @@ class InterruptGuard:
         now = time.monotonic()
         if not self.signal:
             self.signal, self._first = number, now
+            if self._tell is not None:
+                self._tell(number)
         elif not self._saving and now - self._first > _SAME_PRESS:
             raise InterruptedRun("interrupted twice; the step that was going on is lost", signal=number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from nntrainer_py.data.loader import Batch, BatchLoader
 from nntrainer_py.errors import InterruptedRun, NumericalError, UsageError
@@ -28,17 +28,19 @@ def train(
     *,
     settings: TrainSettings,
     callbacks: Iterable[Callback] = (),
+    on_signal: Callable[[int], None] | None = None,
 ) -> TrainingResult:
     """Train ``model`` on the batches of ``loader``; validate on ``valid`` after each epoch, on ``test`` at the end.
 
-    Loaders stand at any place; the run puts them where it begins.
+    Loaders stand at any place; the run puts them where it begins. ``on_signal`` hears of the first Ctrl-C or
+    termination request at once, see `InterruptGuard`.
 
     Raises:
         UsageError, DataError, WeightFileError: before the first step, as far as it can be known then.
         NumericalError: the loss, or a weight at the end of an epoch, is not finite. Says where it began.
         InterruptedRun: Ctrl-C or a termination request; what is done is saved.
     """
-    return Training(model, loader, valid, test, settings, callbacks).run()
+    return Training(model, loader, valid, test, settings, callbacks, on_signal).run()
 
 
 class _Stopped(Exception):
@@ -56,6 +58,7 @@ class Training:
         test: BatchLoader | None,
         settings: TrainSettings,
         callbacks: Iterable[Callback],
+        on_signal: Callable[[int], None] | None = None,
     ) -> None:
         if not model.trainable:
             raise UsageError("training needs a loss and an optimizer")
@@ -64,7 +67,7 @@ class Training:
         self._loader, self._valid, self._test = loader, valid, test
         self._settings = settings
         self._callbacks = CallbackList(callbacks)
-        self._guard = InterruptGuard()
+        self._guard = InterruptGuard(on_signal)
         self._compiled = model.compiled
         accumulation = model.spec.model.gradient_accumulation
         self._stepper = Stepper(

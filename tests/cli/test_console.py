@@ -77,7 +77,8 @@ def test_signals_end_in_their_code_and_say_how_to_go_on(
     ini = write_problem(tmp_path, name="my model.ini")
     code, err = _stop_after_one_epoch(ini, number)
     assert code == 128 + number, err
-    assert "interrupted" in err
+    assert err.startswith("interrupted: finishing the step, then saving")
+    assert ("Ctrl-C" in err.splitlines()[0]) == (number == signal.SIGINT)
     assert "Traceback" not in err
     words = shlex.split(err.splitlines()[-1])
     assert "--resume" in words

@@ -20,6 +20,7 @@ from nntrainer_py.data.generator import IterableDataset
 from nntrainer_py.errors import DataError, InterruptedRun, NumericalError
 from nntrainer_py.training import checkpoint
 from nntrainer_py.training.callbacks import AfterEpoch, Callback
+from nntrainer_py.training.interrupt import InterruptGuard
 
 ROOTS = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
@@ -165,6 +166,15 @@ def test_u043_signals_while_a_file_is_saved(tmp_path, monkeypatch):
         classifier().train(*data(16), epochs=9, checkpoint=path, callbacks=[kill])
     assert checkpoint.summary(path).epoch == 2
     assert sorted(file.name for file in tmp_path.iterdir()) == ["c.safetensors"]
+
+
+def test_the_first_signal_is_told_at_once():
+    told: list[int] = []
+    with InterruptGuard(told.append) as guard:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert told == [signal.SIGINT]
+        assert guard.signal == signal.SIGINT
 
 
 def test_u043_a_second_signal_ends_a_run_that_hangs(monkeypatch):
