@@ -75,11 +75,15 @@ def parser(prog: str = "nntrainer describe") -> Parser:
     """The options of the command."""
     made = Parser(
         prog,
-        "Explain a keyword of model files: what it does and which properties it has. Without a keyword: the list.",
+        "Explain a word of model files: what a keyword does and which properties it has, or what a property means and "
+        "what has it. Without a word: the list of keywords.",
         f"{prog} conv2d",
     )
     made.add_argument(
-        "keyword", nargs="?", metavar="KEYWORD", help="a layer, loss, optimizer, schedule, data or section"
+        "keyword",
+        nargs="?",
+        metavar="KEYWORD",
+        help="a layer, loss, optimizer, schedule, data or section, or a key of one",
     )
     made.add_argument("--plugin", dest="plugins", action="append", default=[], metavar="FILE.py", help="a plugin, too")
     made.add_argument("--write", metavar="DIR", help="write the whole reference as Markdown")
@@ -101,8 +105,13 @@ def describe(arguments: argparse.Namespace) -> int:
         print(json.dumps(_all_words()) if arguments.json else _overview())
         return 0
     found = list(_find(arguments.keyword))
+    keys = [] if found else list(_find_key(arguments.keyword))
+    if keys:
+        print(json.dumps([_key_record(*key) for key in keys]) if arguments.json else _keys_text(keys))
+        return 0
     if not found:
         known = [word for group in groups() for word in (*group.entries, *group.aliases)]
+        known += [key for _, _, properties in _key_owners() for one in properties.values() for key in one.keys]
         hint = did_you_mean(arguments.keyword, known)
         raise UsageError(f"unknown keyword: {printable(arguments.keyword)}{hint}")
     if arguments.json:
@@ -120,6 +129,51 @@ def _find(word: str) -> Iterator[tuple[Group, str]]:
         lowered = lowered if lowered in keywords else group.aliases.get(lowered, lowered)
         if lowered in keywords:
             yield group, keywords[lowered]
+
+
+def _key_owners() -> Iterator[tuple[Group, str | None, dict[str, Property[Any]]]]:
+    """Every group and keyword with its own properties; without a keyword those that a whole group has."""
+    for group in groups():
+        if group.shared is not None:
+            yield group, None, dict(group.shared.properties())
+        for word, cls in group.entries.items():
+            yield group, word, own_properties(cls, group.shared)
+
+
+def _find_key(key: str) -> Iterator[tuple[Group, str | None, str, Property[Any]]]:
+    """Every place that has a property of this name or with this other spelling."""
+    wanted = key.strip().lower()
+    for group, word, properties in _key_owners():
+        for name, found in properties.items():
+            if wanted in found.keys:
+                yield group, word, name, found
+
+
+def _keys_text(keys: Sequence[tuple[Group, str | None, str, Property[Any]]]) -> str:
+    """Alike properties together, below the list of those that have them."""
+    owners: dict[str, list[str]] = {}
+    for group, word, name, found in keys:
+        if word is None:
+            owner = f"all {group.title.lower()}"
+        else:
+            owner = f"[{word}]" if group.file == "sections" else word
+        owners.setdefault("\n".join(_property_lines({name: found})), []).append(owner)
+    return "\n\n".join(f"key of {', '.join(having)}\n{text}" for text, having in owners.items())
+
+
+def _key_record(group: Group, word: str | None, name: str, found: Property[Any]) -> dict[str, Any]:
+    return {"keyword": word, "group": group.file, **_property_record(name, found)}
+
+
+def _property_record(name: str, found: Property[Any]) -> dict[str, Any]:
+    return {
+        "key": name,
+        "aliases": list(found.aliases),
+        "value": _syntax(found),
+        "default": found.describe_default(),
+        "required": found.required,
+        "meaning": found.doc,
+    }
 
 
 def _all_words() -> dict[str, list[str]]:
@@ -190,17 +244,7 @@ def _entry_record(group: Group, word: str) -> dict[str, Any]:
         "keyword": word,
         "group": group.file,
         "text": inspect.cleandoc(cls.__doc__ or ""),
-        "properties": [
-            {
-                "key": name,
-                "aliases": list(found.aliases),
-                "value": _syntax(found),
-                "default": found.describe_default(),
-                "required": found.required,
-                "meaning": found.doc,
-            }
-            for name, found in cls.properties().items()
-        ],
+        "properties": [_property_record(name, found) for name, found in cls.properties().items()],
     }
 
 

@@ -50,6 +50,25 @@ def test_an_unknown_word_gets_the_nearest(capsys: pytest.CaptureFixture[str]) ->
     assert "did you mean 'conv2d'?" in done.err
 
 
+def test_a_key_is_found_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    done = command(capsys, "describe", "memory_budget")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("key of [Model]\n  memory_budget")
+    done = command(capsys, "describe", "Weight_Decay", "--json")
+    found = json.loads(done.out)
+    assert all(one["key"] == "weight_decay" and one["meaning"] for one in found)
+    having = {
+        (group.file, word)
+        for group in groups()
+        for word, cls in group.entries.items()
+        if any("weight_decay" in declared.keys for declared in cls.properties().values())
+    }
+    assert {(one["group"], one["keyword"]) for one in found} == having  # no whole group has it
+    done = command(capsys, "describe", "memory_budgt")
+    assert done.code == 2
+    assert "did you mean 'memory_budget'?" in done.err
+
+
 def test_a_plugin_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plugin = ROOT / "examples" / "custom" / "scale.py"
     done = command(capsys, "describe", "scale", "--plugin", plugin)
