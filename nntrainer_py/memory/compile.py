@@ -201,12 +201,11 @@ def _fitted(state: State, persistent: Sequence[Value], options: MemoryOptions) -
         return state, made
     least, least_made = state, made
     for strategy in _strategies(persistent, options):
-        for target in (options.budget, 0):
-            found, made = _approached(state, strategy, options, target)
-            if found.resident + made.arena <= options.budget:
-                return found, made
-            if found.resident + made.arena < least.resident + least_made.arena:
-                least, least_made = found, made
+        found, made = _approached(state, strategy, options, options.budget)
+        if found.resident + made.arena <= options.budget:
+            return found, made
+        if found.resident + made.arena < least.resident + least_made.arena:
+            least, least_made = found, made
     raise _refusal(least_made, least.resident + least_made.arena, options.budget)
 
 

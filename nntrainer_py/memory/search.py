@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from nntrainer_py.memory.listing import Listing
@@ -12,6 +13,9 @@ from nntrainer_py.tensor.operations.record import Value
 
 _TRIED = 12  # moves tried at one peak before it counts as the floor
 _MOST = 600  # moves of one search
+_REPEATS = 4  # times that one value may be made again in a step
+_PATIENCE = 40  # moves in a row without a lower total: several moments may share a peak, but two moves can also chase
+# each other for ever, each making the peak that the other then lowers
 
 
 @dataclass(slots=True)
@@ -34,11 +38,11 @@ class State:
 
 
 def reduce(state: State, allowed: Allowed, target: int, *, most: float = float("inf")) -> State:
-    """Take moves until the total is at most ``target``; the best state found when no move helps any more.
+    """Take moves until the total is at most ``target``; the state with the lowest total when no move helps any more.
 
     ``most`` limits the nanoseconds that all moves may add. The search is deterministic and bounded by counts.
     """
-    spent = 0.0
+    spent, best, idle = 0.0, state, 0
     refused: set[tuple[object, ...]] = set()
     for _ in range(_MOST):
         if state.total <= target:
@@ -47,8 +51,12 @@ def reduce(state: State, allowed: Allowed, target: int, *, most: float = float("
         if after is None:
             break
         spent += after.taken[-1].cost
-        state = after
-    return state
+        state, idle = after, idle + 1
+        if state.total < best.total:
+            best, idle = state, 0
+        if idle >= _PATIENCE:
+            break
+    return best
 
 
 def _step(state: State, allowed: Allowed, refused: set[tuple[object, ...]], left: float) -> State | None:
@@ -57,9 +65,12 @@ def _step(state: State, allowed: Allowed, refused: set[tuple[object, ...]], left
     moment, peak = listing.moment, listing.peak
     at_peak = listing.operations[moment]
     persistent = tuple(value for value in allowed.persistent if value not in state.on_file)
+    again = Counter(_origin(taken) for taken in state.taken if taken.kind == "recompute")
     tried = 0
     for move in moves(listing, replace(allowed, persistent=persistent), moment):
         if move.key in refused or move.cost > left:
+            continue
+        if move.kind == "recompute" and again.get(_origin(move), 0) >= _REPEATS:
             continue
         made = listing.with_operations(move.apply())
         resident, on_file = state.resident, state.on_file
@@ -76,3 +87,8 @@ def _step(state: State, allowed: Allowed, refused: set[tuple[object, ...]], left
         if tried >= _TRIED:
             return None
     return None
+
+
+def _origin(move: Move) -> str:
+    """The name of the value that was made first, whichever copy of it the move is about."""
+    return move.value.name.removesuffix("/in").removesuffix("/again")

@@ -158,3 +158,16 @@ def test_the_cost_is_predicted_and_measured(tmp_path: Path) -> None:
     assert cost.slowdown > 1.0
     assert "% swapping" in str(cost)
     assert made.compiled.memory("train", 8).report.predicted_slowdown > 1.0
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_search_ends(name: str, tmp_path: Path) -> None:
+    """Two values of the transformer block once had each other made again without end."""
+    lowered = model(name, tmp_path).compile(8, threads=1).lowered("train")
+    for swap in (False, None):
+        with pytest.raises(PlanError) as caught:
+            memory(lowered, budget=1, swap=swap)
+        moves = memory(lowered, budget=caught.value.smallest, swap=swap).report.moves
+        assert len(moves) < 100
+        made_again = [move.value.name.split("/again")[0] for move in moves if move.kind == "recompute"]
+        assert all(made_again.count(value) <= 4 for value in made_again)
