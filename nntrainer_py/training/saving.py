@@ -156,4 +156,5 @@ class Saving:
             "gradient_accumulation": spec.model.gradient_accumulation,
             "optimizer": None if spec.optimizer is None else spec.optimizer.keyword,
             "schedule": None if scheduler is None else scheduler.keyword,
+            "input_columns": None if self._model.feature_names is None else list(self._model.feature_names),
         }

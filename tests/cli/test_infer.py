@@ -209,3 +209,17 @@ def test_other_columns_are_refused(label: int | None, tmp_path: Path, capsys: py
     done = command(capsys, "infer", ini, "--weights", run, "--data", twice)
     assert done.code == 3
     assert "twice: 'c'" in done.err
+
+
+def test_a_run_does_not_go_on_with_columns_in_another_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _write_columns(tmp_path / "train.csv", _COLUMNS, 90)
+    ini = tmp_path / "model.ini"
+    text = "\n\n".join(part for part in MODEL.split("\n\n") if "valid_set" not in part)
+    ini.write_text(text.replace("type = file\npath = train.dat", "type = csv\npath = train.csv"), encoding="utf-8")
+    run = tmp_path / "run"
+    assert command(capsys, "train", ini, "--epochs", 1, "--out", run).code == 0
+    assert command(capsys, "train", ini, "--epochs", 2, "--out", run, "--resume").code == 0
+    _write_columns(tmp_path / "train.csv", ["c", "a", "d", "b"], 90)
+    done = command(capsys, "train", ini, "--epochs", 3, "--out", run, "--resume")
+    assert done.code == 2
+    assert "input columns ['a', 'b', 'c', 'd'], this one has ['c', 'a', 'd', 'b']" in done.err
