@@ -1,4 +1,4 @@
-"""U013 for the fast way in: arrays that need no conversion are still refused with a label row that is no distribution."""
+"""U013 for the fast way in: arrays that need no conversion are still refused with a label row of no distribution."""
 
 from __future__ import annotations
 
