@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from nntrainer_py.training.engine import persistent
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
+DEFAULT = "no budget (the default)"
 TARGETS = ((260, False), (200, None))  # MiB for ResNet-18 at 128; with and without swapping
 
 
@@ -128,12 +130,12 @@ def smallest_budget(model: str, batch: int, threads: int, swap: bool | None) -> 
     raise AssertionError("a plan of one byte")
 
 
-def measure_budgets(threads: int, steps: int, folder: str) -> list[tuple[str, dict[str, Any]]]:
+def measure_budgets(threads: int, steps: int, rounds: int, folder: str) -> list[tuple[str, dict[str, Any]]]:
     """ResNet-18 at 128 under budgets: (what, figures)."""
     common = ("--steps", str(steps), "--set", "data_buffers=0")
     found = [
         ("no budget, nothing recomputed", ("--set", "recompute=False")),
-        ("no budget (the default)", ()),
+        (DEFAULT, ()),
     ]
     for budget, swap in TARGETS:
         how = "recomputation only" if swap is False else "recomputation and swapping"
@@ -143,10 +145,25 @@ def measure_budgets(threads: int, steps: int, folder: str) -> list[tuple[str, di
         least = smallest_budget("resnet18", 128, threads, swap)
         extra = ("--set", f"memory_budget={least}", "--set", f"swap={swap}", "--set", f"swap_folder={folder}")
         found.append((f"smallest, {how}: {least / MIB:.1f} MiB", extra))
+    runs: dict[str, list[dict[str, Any]]] = {what: [] for what, _ in found}
+    for _ in range(rounds):  # in turns, so that a slow moment of the machine does not fall on one of them
+        for what, extra in found:
+            runs[what].append(run_resident("resnet18", 128, threads, *common, *extra))
+            print(what, json.dumps(runs[what][-1]), file=sys.stderr, flush=True)
+    base = [run["milliseconds"] for run in runs[DEFAULT]]
     rows = []
-    for what, extra in found:
-        rows.append((what, run_resident("resnet18", 128, threads, *common, *extra)))
-        print(what, json.dumps(rows[-1][1]), file=sys.stderr, flush=True)
+    for what, done in runs.items():
+        times = [run["milliseconds"] for run in done]
+        ratios = sorted(mine / theirs for mine, theirs in zip(times, base, strict=True))
+        figures = {
+            "milliseconds": statistics.median(times),
+            "ratio": statistics.median(ratios),
+            "least": ratios[0],
+            "most": ratios[-1],
+            "grown": max(run["grown"] for run in done),
+            "measured": statistics.median(run["measured"] for run in done),
+        }
+        rows.append((what, done[-1] | figures))
     return rows
 
 
@@ -193,7 +210,6 @@ def run_table(rows: list[Row], peers: list[str]) -> list[str]:
 
 def budget_table(rows: list[tuple[str, dict[str, Any]]]) -> list[str]:
     """ResNet-18 at 128 under budgets."""
-    base = next(found["milliseconds"] for what, found in rows if "default" in what)
     lines = [
         "| ResNet-18, 3x32x32, batch 128, SGD | planned | grown | ms a step | of the default | predicted | measured "
         "| to file, MiB a step | from file |",
@@ -202,7 +218,7 @@ def budget_table(rows: list[tuple[str, dict[str, Any]]]) -> list[str]:
     for what, found in rows:
         lines.append(
             f"| {what} | {_mib(found['planned'], 1)} | {_mib(found['grown'], 1)} | {found['milliseconds']:.0f} | "
-            f"{found['milliseconds'] / base:.2f} | {found['predicted']:.2f} | {found['measured']:.2f} | "
+            f"{found['ratio']:.2f} ({found['least']:.2f} to {found['most']:.2f}) | {found['predicted']:.2f} | {found['measured']:.2f} | "
             f"{_mib(found['written'], 0)} | {_mib(found['read'], 0)} |"
         )
     return lines
@@ -233,7 +249,8 @@ BUDGETS = """
 
 *Predicted* and *measured*: time of a step over that without recomputation and swapping, the first by the estimates
 of the operations, the second by a clock around each of them. The bytes of the swap file mostly stay in the system's
-page cache on this machine; on a slow card they would not.
+page cache on this machine; on a slow card they would not. *Of the default*: the runs take turns; the median of the turns'
+ratios, and their range.
 """
 
 
@@ -243,6 +260,7 @@ def main() -> int:
     parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5, help="of each run under a budget")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of the runs under a budget")
     parser.add_argument("--models", default="", help="only these, by name")
     parser.add_argument("--parts", default="plans,resident,budgets")
     parser.add_argument("--output", type=Path, default=HERE / "memory.md")
@@ -270,7 +288,12 @@ def main() -> int:
                 print(row.model, row.batch, row.optimizer, json.dumps(row.run), row.peers, file=sys.stderr, flush=True)
             text += RESIDENT + "\n" + "\n".join(run_table(rows, peers)) + "\n"
         if "budgets" in parts:
-            text += BUDGETS + "\n" + "\n".join(budget_table(measure_budgets(given.threads, given.steps, folder))) + "\n"
+            text += (
+                BUDGETS
+                + "\n"
+                + "\n".join(budget_table(measure_budgets(given.threads, given.steps, given.rounds, folder)))
+                + "\n"
+            )
     given.output.write_text(text, encoding="utf-8")
     return 0
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from nntrainer_py.errors import PlanError
 from nntrainer_py.memory import order
 from nntrainer_py.memory.listing import Borders, Listing
-from nntrainer_py.memory.moves import Allowed, Move
+from nntrainer_py.memory.moves import Allowed, Taken
 from nntrainer_py.memory.nntrainer_planners import PLANNERS
 from nntrainer_py.memory.plan import MemoryPlan, plan
 from nntrainer_py.memory.planner import aligned, peak
@@ -57,13 +57,13 @@ class PlanReport:
 
     order: str = "canonical"
     orders: dict[str, int] = field(default_factory=dict)  # peak of each order, before anything else was done
-    moves: list[Move] = field(default_factory=list)
+    moves: list[Taken] = field(default_factory=list)
     step_cost: float = 0.0  # estimated, without the moves
     resident: int = 0  # persistent bytes in memory, and other buffers that the budget counts
     total: int = 0
     budget: int | None = None
 
-    def taken(self, kind: str) -> list[Move]:
+    def taken(self, kind: str) -> list[Taken]:
         """Moves of a kind: recompute, swap, swap weight."""
         return [move for move in self.moves if move.kind == kind]
 

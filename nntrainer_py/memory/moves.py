@@ -45,6 +45,16 @@ class Move:
     slot: Slot | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What is remembered of a move: a `Move` holds the whole list that it was made for."""
+
+    kind: str
+    value: Value
+    freed: int
+    cost: float
+
+
 def moves(listing: Listing, allowed: Allowed, moment: int) -> list[Move]:
     """The moves that help at ``moment``, the best bargain first; waiting costs least of all."""
     found = [

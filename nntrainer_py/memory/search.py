@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from nntrainer_py.memory.listing import Listing
-from nntrainer_py.memory.moves import Allowed, Move, moves
+from nntrainer_py.memory.moves import Allowed, Move, Taken, moves
 from nntrainer_py.memory.planner import aligned
 from nntrainer_py.memory.swap_file import Slot
 from nntrainer_py.tensor.operations.record import Value
@@ -25,7 +25,7 @@ class State:
     listing: Listing
     resident: int = 0
     on_file: dict[Value, Slot] = field(default_factory=dict)  # weights and state that live in the swap file
-    taken: list[Move] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -81,7 +81,8 @@ def _step(state: State, allowed: Allowed, refused: set[tuple[object, ...]], left
             (made.loads[i] for i, op in enumerate(made.operations) if op is at_peak), made.peak
         )  # rewritten operations are other objects: then the peak itself must fall
         if resident + made.peak <= state.total and (resident + load < state.resident + peak):
-            return State(made, resident, on_file, [*state.taken, move])
+            taken = Taken(move.kind, move.value, move.freed, move.cost)
+            return State(made, resident, on_file, [*state.taken, taken])
         refused.add(move.key)
         tried += 1
         if tried >= _TRIED:
@@ -89,6 +90,6 @@ def _step(state: State, allowed: Allowed, refused: set[tuple[object, ...]], left
     return None
 
 
-def _origin(move: Move) -> str:
+def _origin(move: Move | Taken) -> str:
     """The name of the value that was made first, whichever copy of it the move is about."""
     return move.value.name.removesuffix("/in").removesuffix("/again")

@@ -53,7 +53,9 @@ def test_default_recomputation_lowers_the_peak_and_costs_little(name: str, tmp_p
         assert default.report.total < plain.report.total
         assert default.report.taken("recompute")
     again = memory(lowered)
-    assert [move.key[0] for move in again.report.moves] == [move.key[0] for move in default.report.moves]
+    assert [(move.kind, move.value.name) for move in again.report.moves] == [
+        (move.kind, move.value.name) for move in default.report.moves
+    ]
     assert again.plan.placement == default.plan.placement
 
 
