@@ -216,11 +216,12 @@ def budget_table(rows: list[tuple[str, dict[str, Any]]]) -> list[str]:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for what, found in rows:
-        lines.append(
-            f"| {what} | {_mib(found['planned'], 1)} | {_mib(found['grown'], 1)} | {found['milliseconds']:.0f} | "
-            f"{found['ratio']:.2f} ({found['least']:.2f} to {found['most']:.2f}) | {found['predicted']:.2f} | {found['measured']:.2f} | "
-            f"{_mib(found['written'], 0)} | {_mib(found['read'], 0)} |"
-        )
+        ratio = f"{found['ratio']:.2f} ({found['least']:.2f} to {found['most']:.2f})"
+        cells = [
+            what, _mib(found["planned"], 1), _mib(found["grown"], 1), f"{found['milliseconds']:.0f}", ratio,
+            f"{found['predicted']:.2f}", f"{found['measured']:.2f}", _mib(found["written"], 0), _mib(found["read"], 0),
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
@@ -249,8 +250,8 @@ BUDGETS = """
 
 *Predicted* and *measured*: time of a step over that without recomputation and swapping, the first by the estimates
 of the operations, the second by a clock around each of them. The bytes of the swap file mostly stay in the system's
-page cache on this machine; on a slow card they would not. *Of the default*: the runs take turns; the median of the turns'
-ratios, and their range.
+page cache on this machine; on a slow card they would not. *Of the default*: the runs take turns; the
+median of the turns' ratios, and their range.
 """
 
 
