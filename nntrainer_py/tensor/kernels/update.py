@@ -367,53 +367,6 @@ def lamb(
         lamb_step(w[a:b], m[a:b], v[a:b], linear, rate, root, least, trust)
 
 
-@kernel(parallel=True)
-def lamb_parallel(
-    w: Array,
-    g: Array,
-    m: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    b1: float,
-    b2: float,
-    epsilon: float,
-    weight_decay: float,
-    numbers: Array,
-    counters: Array,
-    norms: Array,
-) -> None:
-    """`lamb` on threads, a chunk each."""
-    factor, share, linear = gradient_factor(scale, numbers), f32(decay), f32(weight_decay)
-    first, second = corrections(b1, b2, counters)
-    rate, root = f32(1.0 / first), f32(1.0 / math.sqrt(second))
-    beta1, beta2, least = f32(b1), f32(b2), f32(epsilon)
-    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
-    for part in prange(norms.shape[0]):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        lamb_part(
-            w[a:b],
-            g[a:b],
-            m[a:b],
-            v[a:b],
-            factor,
-            share,
-            linear,
-            beta1,
-            beta2,
-            rest1,
-            rest2,
-            rate,
-            root,
-            least,
-            norms[part],
-        )
-    trust = lamb_trust(norms, numbers[LEARNING_RATE])
-    for part in prange(norms.shape[0]):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        lamb_step(w[a:b], m[a:b], v[a:b], linear, rate, root, least, trust)
-
-
 @kernel()
 def sum_squares(x: Array) -> float:
     """Sum of squares of a chunk, in float64."""

@@ -8,6 +8,7 @@ updates come from the step state. Attribute ``decay``: ``decay * weight`` is add
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -129,13 +130,11 @@ class Lamb(Update):
         return 16 * -(-operation.reads["gradient"].size // CHUNK)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
-        _, arguments = super().bind(operation, arrays, run)
-        size = operation.reads["gradient"].size
-        parts = -(-size // CHUNK)
+        # one thread: its two sums would be added in another order by a second compiled copy of the loop
+        _, arguments = super().bind(operation, arrays, replace(run, threads=1))
+        parts = -(-operation.reads["gradient"].size // CHUNK)
         norms = run.scratch[: 16 * parts].view(np.float64).reshape(parts, 2)
-        parallel = run.threads > 1 and size > PARALLEL_SIZE
-        made = update.lamb_parallel if parallel else update.lamb
-        return made.function, (*arguments[:12], norms)
+        return update.lamb.function, (*arguments[:12], norms)
 
 
 class GlobalNorm(OperationKind):
