@@ -17,6 +17,7 @@ from nntrainer_py.graph import figures
 from nntrainer_py.graph.fusion import fuse
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter, Weight
+from nntrainer_py.memory.listing import forward_end
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.plugins import users_code
 from nntrainer_py.tensor.dim import TensorDim
@@ -71,10 +72,7 @@ class Lowered:
     @property
     def forward_end(self) -> int:
         """Position of the first operation of the backward pass."""
-        for position, operation in enumerate(self.operations):
-            if operation.phase.backward:
-                return position
-        return len(self.operations)
+        return forward_end(self.operations)
 
 
 def finalize(nodes: Sequence[Node], batch: int, training: bool) -> list[LayerShape]:
