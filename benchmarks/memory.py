@@ -119,12 +119,10 @@ def measure_peers(row: Row, setup: Setup, peers: list[str], threads: int) -> Non
 
 
 def smallest_budget(model: str, batch: int, threads: int, swap: bool | None) -> int:
-    """The smallest budget that the compiler finds a plan for, data buffers not counted."""
-    compiled = described(path_of(model), "").compile(
-        batch, threads=threads, memory_budget=1, data_buffers=0, swap=swap
-    ).compiled  # fmt: skip
+    """The smallest budget that the compiler finds plans for, training and inference; data buffers not counted."""
+    made = described(path_of(model), "")
     try:
-        compiled.memory("train", batch)
+        made.compile(batch, threads=threads, memory_budget=1, data_buffers=0, swap=swap)
     except PlanError as error:
         return error.smallest
     raise AssertionError("a plan of one byte")

@@ -17,7 +17,7 @@ from nntrainer_py.data.dataset import Dataset
 from nntrainer_py.data.loader import Batch, BatchLoader
 from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.data.sources import as_dataset
-from nntrainer_py.errors import NumericalError, UsageError, did_you_mean
+from nntrainer_py.errors import NumericalError, PlanError, UsageError, did_you_mean
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.graph.description import load_ini, load_text
 from nntrainer_py.graph.lower import Lowered
@@ -108,7 +108,25 @@ class Model:
         """Fix batch size, threads, seed and algorithms; weights start anew. What is not given comes from [Model].
 
         Threads are at most those that there are processors for: their number changes no result.
+        PlanError when a memory budget does not do for everything that the model can do with such batches.
         """
+        try:
+            self._configure(batch_size, threads, seed, convolution, memory)
+            if self.compiled.options.memory_budget is not None:
+                self.compiled.promise()
+        except PlanError as error:
+            raise error.located(self.spec.at("memory_budget"), "memory_budget") from None
+        return self
+
+    def _configure(
+        self,
+        batch_size: int | None = None,
+        threads: int | None = None,
+        seed: int | None = None,
+        convolution: str | None = None,
+        memory: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Compile without planning anything yet."""
         settings = self.spec.model
         self._batch = whole("batch_size", batch_size, settings.batch_size)
         options = Options(
@@ -124,7 +142,7 @@ class Model:
             swap_folder=str(self.spec.folder / (settings.fsu_path or ".")),
             lookahead=settings.fsu_lookahead if settings.fsu else settings.fsu_lookahead or None,
         )
-        for name, value in memory.items():
+        for name, value in (memory or {}).items():
             if name not in Options.__dataclass_fields__:
                 raise UsageError(f"compile: unknown option {name!r}")
             options = replace(options, **{name: value})
@@ -134,16 +152,15 @@ class Model:
             self._compiled = self._make(options)
         self._stepper = None
         self.epoch = 0
-        return self
 
     def _make(self, options: Options) -> Compiled:
-        return Compiled(lambda with_loss: arrange(self.spec, with_loss), self.spec.optimizer, options)
+        return Compiled(lambda with_loss: arrange(self.spec, with_loss), self.spec.optimizer, options, self._batch)
 
     @property
     def compiled(self) -> Compiled:
         """The programs; compiles with the settings of [Model] when nobody did."""
         if self._compiled is None:
-            self.compile()
+            self._configure()
         assert self._compiled is not None
         return self._compiled
 

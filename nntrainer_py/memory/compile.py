@@ -1,23 +1,24 @@
-"""From a list of operations to its memory plan: order, recomputation, swapping, in-place, offsets.
+"""From lists of operations to their memory plans: order, recomputation, swapping, in-place, offsets.
 
 One default for everybody: the order with the lowest peak, and as much recomputation as costs next to nothing. With a
-budget the search goes on until the plan fits, or says how far it came. Nothing here changes a bit of any result.
+budget the search goes on until the plans fit. What it comes by on the way down does not depend on the budget, so a
+budget is met if and only if it is at least the smallest that a refusal tells. Nothing here changes a bit of any result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from nntrainer_py.errors import PlanError
 from nntrainer_py.memory import order
+from nntrainer_py.memory.alike import counterparts, mirrored
 from nntrainer_py.memory.listing import Borders, Listing
 from nntrainer_py.memory.moves import Allowed, Taken
 from nntrainer_py.memory.nntrainer_planners import PLANNERS
+from nntrainer_py.memory.outcome import CompiledMemory, PlanReport, Task, refusal
 from nntrainer_py.memory.plan import MemoryPlan, plan
-from nntrainer_py.memory.planner import aligned, peak
-from nntrainer_py.memory.search import State, reduce
-from nntrainer_py.memory.swap import is_movement, swap_persistent
+from nntrainer_py.memory.planner import aligned
+from nntrainer_py.memory.search import Course, State, descent, lowest
 from nntrainer_py.memory.swap_file import Slot
 from nntrainer_py.tensor.operations.record import Operation, Value
 
@@ -28,13 +29,12 @@ ORDERS = ("canonical", "derivative first", "frugal")
 """Orders of execution that can be asked for by name."""
 
 _LOOKAHEAD = 4  # operations by which movements are ahead when nobody says otherwise
-_ROUNDS = 4  # attempts to make up for what the placement needs above the lower bound
 _SMALL = 4096  # bytes from which a value is worth a move
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryOptions:
-    """What the compiler may do. ``budget`` counts everything: ``resident`` bytes beside this list's arena too.
+    """What the compiler may do. ``budget`` counts everything: weights, state and other bytes beside the arena, too.
 
     ``swap`` None: only under a budget that recomputation alone does not meet. ``order`` and ``planner``
     name one choice.
@@ -50,65 +50,10 @@ class MemoryOptions:
     swap: bool | None = None
     lookahead: int | None = None
 
-
-@dataclass(slots=True)
-class PlanReport:
-    """What was chosen, and what it is expected to cost. Bytes and nanoseconds."""
-
-    order: str = "canonical"
-    orders: dict[str, int] = field(default_factory=dict)  # peak of each order, before anything else was done
-    moves: list[Taken] = field(default_factory=list)
-    step_cost: float = 0.0  # estimated, without the moves
-    resident: int = 0  # persistent bytes in memory, and other buffers that the budget counts
-    total: int = 0
-    budget: int | None = None
-
-    def taken(self, kind: str) -> list[Taken]:
-        """Moves of a kind: recompute, swap, swap weight."""
-        return [move for move in self.moves if move.kind == kind]
-
     @property
-    def predicted_slowdown(self) -> float:
-        """Estimated time of a step over that without the moves."""
-        return 1.0 + sum(move.cost for move in self.moves) / self.step_cost if self.step_cost else 1.0
-
-    @property
-    def swapped_bytes(self) -> int:
-        """Bytes that swapping frees at the peaks it was chosen for."""
-        return sum(move.freed for move in self.moves if move.kind.startswith("swap"))
-
-    def lines(self) -> list[str]:
-        """For people."""
-        mib = 1 << 20
-        found = [f"order: {self.order} ({', '.join(f'{n} {p / mib:.2f} MiB' for n, p in self.orders.items())})"]
-        for kind, what in (
-            ("recompute", "recomputed"),
-            ("swap", "swapped"),
-            ("swap weight", "weights and state on file"),
-        ):
-            taken = self.taken(kind)
-            if taken:
-                freed, cost = sum(move.freed for move in taken), sum(move.cost for move in taken)
-                share = 100 * cost / self.step_cost if self.step_cost else 0.0
-                found.append(f"{what}: {len(taken)} tensors, {freed / mib:.2f} MiB, predicted {share:.1f} % of a step")
-        if self.budget is not None:
-            found.append(f"budget: {self.budget / mib:.2f} MiB, planned {self.total / mib:.2f} MiB")
-        return found
-
-
-@dataclass(slots=True)
-class CompiledMemory:
-    """The plan, how it came about, and which weights live on file."""
-
-    plan: MemoryPlan
-    report: PlanReport
-    on_file: dict[Value, Slot]
-    file_bytes: int = 0  # that the swap file needs for this plan
-
-    @property
-    def swaps(self) -> bool:
-        """Whether anything moves to and from the file."""
-        return any(is_movement(operation) for operation in self.plan.operations)
+    def ahead(self) -> int:
+        """Operations by which movements are ahead."""
+        return _LOOKAHEAD if self.lookahead is None else self.lookahead
 
 
 def compile_memory(
@@ -118,137 +63,201 @@ def compile_memory(
     pinned: Mapping[Value, int] | None = None,
     persistent: Sequence[Value] = (),
     other: int = 0,
-    on_file: Mapping[Value, Slot] | None = None,
+    on_file: Mapping[str, Slot] | None = None,
     options: MemoryOptions | None = None,
 ) -> CompiledMemory:
-    """Plan a list of operations.
+    """Plan one list of operations; for the arguments see `Task` and `compile_together`."""
+    task = Task(operations, external, pinned or {}, persistent)
+    return compile_together([task], other=other, on_file=on_file, options=options)[0]
+
+
+def compile_together(
+    tasks: Sequence[Task],
+    *,
+    other: int = 0,
+    on_file: Mapping[str, Slot] | None = None,
+    fixed: Collection[str] = (),
+    options: MemoryOptions | None = None,
+) -> list[CompiledMemory]:
+    """Plan lists that never run at the same time and use the same weights and state, by name.
 
     Args:
-        external: values that exist before the first operation.
-        pinned: values that live on, to a position of ``operations``.
-        persistent: weights and state, in memory all the time unless swapped.
+        tasks: the lists.
         other: bytes of ours elsewhere (data buffers), counted by the budget.
-        on_file: weights and state that another plan has put into the swap file already; None: free to choose.
+        on_file: weights and state that other plans have put into the swap file already; None: free to choose.
+        fixed: names of weights and state that must stay in memory.
         options: see `MemoryOptions`.
 
     Raises:
-        PlanError: nothing fits the budget; with the smallest budget found and what stands in the way.
+        PlanError: nothing fits the budget; with the smallest that does and what stands in the way.
     """
     options = options or MemoryOptions()
-    borders = Borders.of(operations, external, pinned or {})
-    start = Listing(operations, borders, threads=options.threads, in_place=options.in_place)
-    resident = sum(aligned(value.nbytes) for value in dict.fromkeys(persistent)) + other
-    report = PlanReport(step_cost=start.cost(), budget=options.budget)
+    sizes = {value.name: aligned(value.nbytes) for task in tasks for value in task.persistent}
+    resident = sum(sizes.values()) + other
+    movable = frozenset(sizes).difference(fixed) if on_file is None else frozenset[str]()
+    starts = [_start(task, {} if on_file is None else on_file, options) for task in tasks]
+    state = State(
+        tuple(start.course for start in starts),
+        resident - sum(size for name, size in sizes.items() if name in (on_file or {})),
+        dict(on_file or {}),
+    )
+    placing = _Placing(options)
+    if options.budget is not None:
+        state = _within(state, options.budget, tasks, movable, options, placing)
+    elif options.swap and options.reuse:
+        state = lowest(state, _allowed(options, remake=False, swap=True), movable)
+    return [
+        _outcome(task, start, course, state, placing.plan(course.listing), options)
+        for task, start, course in zip(tasks, starts, state.courses, strict=True)
+    ]
+
+
+def compile_smaller(task: Task, like: CompiledMemory, options: MemoryOptions) -> CompiledMemory | None:
+    """Plan the list of a smaller batch by doing to it what was done to a larger one; None where they are not alike.
+
+    It needs at most as much: if no layout of its own is better, it lies where the values of the larger batch lie.
+    """
+    if counterparts(like.task, task) is None:
+        return None
+    slots = {value.name: slot for value, slot in like.on_file.items()}
+    borders = Borders.of(task.operations, task.external, task.pinned)
+    start = Listing(task.operations, borders, threads=options.threads, in_place=options.in_place)
+    listing = start.with_operations(order.apply(start.operations, like.sequence))
+    orders, moves = {like.report.order: listing.peak}, []
+    for step, taken in zip(like.steps, like.report.moves, strict=True):
+        root = step.root(listing)
+        share = root.nbytes / taken.value.nbytes
+        moves.append(Taken(taken.kind, root, round(taken.freed * share), taken.cost * share))
+        listing = listing.with_operations(step.applied(listing, slots.get(root.name)))
+    made = _Placing(options).plan(listing)
+    if made.arena > like.plan.arena:
+        ends = _ended(like.task, like.plan.operations), _ended(task, listing.operations)
+        twin = mirrored(like.plan, *ends, options.threads)
+        if twin is None:
+            return None
+        made = twin
+    report = replace(like.report, orders=orders, moves=moves, step_cost=start.cost())
+    report.total = report.resident + made.arena
+    on_file = {value: slots[value.name] for value in task.persistent if value.name in slots}
+    return CompiledMemory(made, report, on_file, task, like.sequence, like.steps)
+
+
+def _ended(task: Task, operations: Sequence[Operation]) -> Task:
+    """The task with what its list has become."""
+    pinned = Borders.of(task.operations, task.external, task.pinned).positions(operations)
+    return Task(operations, task.external, pinned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A list in the best order with what costs next to nothing, before the budget is looked at."""
+
+    course: Course
+    order: str
+    orders: dict[str, int]
+    sequence: tuple[int, ...]
+    step_cost: float
+
+
+def _start(task: Task, on_file: Mapping[str, Slot], options: MemoryOptions) -> _Start:
+    borders = Borders.of(task.operations, task.external, task.pinned)
+    canonical = Listing(task.operations, borders, threads=options.threads, in_place=options.in_place)
+    persistent = {value.name: value for value in task.persistent}
+    sequences = _sequences(canonical, options)
+    best: tuple[int, str, Course] | None = None
+    peaks = {}
+    for name, sequence in sequences.items():
+        listing = canonical.with_operations(order.apply(canonical.operations, sequence))
+        peaks[name] = listing.peak
+        state = State((Course(listing, persistent),))
+        for weight, slot in on_file.items():
+            state = state.with_weight_on_file(weight, slot, options.ahead)
+        state = _free(state, options, canonical.cost())
+        if best is None or state.courses[0].listing.peak < best[0]:
+            best = state.courses[0].listing.peak, name, state.courses[0]
+    assert best is not None
+    _, name, course = best
+    return _Start(course, name, peaks, sequences[name], canonical.cost())
+
+
+def _sequences(canonical: Listing, options: MemoryOptions) -> dict[str, tuple[int, ...]]:
+    """The orders that deserve a try, as places of the canonical list, which comes first."""
+    if options.order != "auto" and options.order not in ORDERS:
+        raise ValueError(f"unknown order {options.order!r}, expected auto, {', '.join(ORDERS)}")
     if not options.reuse:
-        made = _placed(start, options)
-        report.resident, report.total = resident, resident + made.arena
-        if options.budget is not None and report.total > options.budget:
-            raise _refusal(made, report.total, options.budget)
-        return CompiledMemory(made, report, {})
-    states = [_fixed(State(listing, resident), on_file, options) for listing in _orders(start, options, report)]
-    free = [_free(state, options, report.step_cost) for state in states]
-    best = min(range(len(free)), key=lambda i: (free[i].total, i))
-    report.order = list(report.orders)[best] if len(report.orders) > 1 else next(iter(report.orders))
-    settled, made = _fitted(free[best], persistent if on_file is None else (), options)
-    report.moves, report.resident = settled.taken, settled.resident
-    report.total = settled.resident + made.arena
-    return CompiledMemory(made, report, settled.on_file)
-
-
-def _orders(start: Listing, options: MemoryOptions, report: PlanReport) -> list[Listing]:
-    """Listings in the orders that deserve a try, canonical first; notes every peak."""
-    makers = dict(zip(ORDERS, (None, order.derivative_first, order.frugal), strict=True))
-    if options.order != "auto" and options.order not in makers:
-        raise ValueError(f"unknown order {options.order!r}, expected auto, {', '.join(makers)}")
-    found: dict[str, Listing] = {}
-    for name, maker in makers.items():
-        if options.order in ("auto", name):
-            found[name] = (
-                start
-                if maker is None
-                else start.with_operations(order.apply(start.operations, maker(start.operations)))
-            )
-    report.orders = {name: listing.peak for name, listing in found.items()}
-    return list(found.values())
-
-
-def _fixed(state: State, on_file: Mapping[Value, Slot] | None, options: MemoryOptions) -> State:
-    """With the weights that are on file already."""
-    for value, slot in (on_file or {}).items():
-        made = swap_persistent(state.listing, value, slot, _lookahead(options))
-        state = replace(
-            state,
-            listing=state.listing.with_operations(made),
-            resident=state.resident - aligned(value.nbytes),
-            on_file={**state.on_file, value: slot},
-        )
-    return state
+        return {"canonical": tuple(range(len(canonical.operations)))}
+    operations = canonical.operations
+    makers: tuple[Callable[[], Iterable[int]], ...] = (
+        lambda: range(len(operations)),
+        lambda: order.derivative_first(operations),
+        lambda: order.frugal(operations),
+    )
+    return {
+        name: tuple(maker())
+        for name, maker in zip(ORDERS, makers, strict=True)
+        if options.order in ("auto", name)
+    }  # fmt: skip
 
 
 def _free(state: State, options: MemoryOptions, step_cost: float) -> State:
     """With the recomputation that costs next to nothing, as far as it lowers the peak."""
-    if not options.recompute or not any(operation.phase.backward for operation in state.listing.operations):
+    operations = state.courses[0].listing.operations
+    if not (options.recompute and options.reuse) or not any(operation.phase.backward for operation in operations):
         return state
-    return reduce(state, Allowed(extend=False, smallest=_SMALL), 0, most=FREE_SHARE * step_cost)
+    return lowest(state, Allowed(extend=False, smallest=_SMALL), most=FREE_SHARE * step_cost)
 
 
-def _fitted(state: State, persistent: Sequence[Value], options: MemoryOptions) -> tuple[State, MemoryPlan]:
-    """The state and its plan, brought under the budget."""
-    made = _placed(state.listing, options)
-    if options.swap and options.budget is None:
-        return _swapped(state, persistent, options)
-    if options.budget is None or state.resident + made.arena <= options.budget:
-        return state, made
-    least, least_made = state, made
-    for strategy in _strategies(persistent, options):
-        found, made = _approached(state, strategy, options, options.budget)
-        if found.resident + made.arena <= options.budget:
-            return found, made
-        if found.resident + made.arena < least.resident + least_made.arena:
-            least, least_made = found, made
-    raise _refusal(least_made, least.resident + least_made.arena, options.budget)
+def _within(
+    state: State, budget: int, tasks: Sequence[Task], movable: frozenset[str], options: MemoryOptions,
+    placing: _Placing,
+) -> State:  # fmt: skip
+    """The first state on the way down whose plans keep the budget; PlanError with the smallest total when none does."""
+    seen = []
+    for found in _way_down(state, movable, options):
+        seen.append(found)
+        if found.total <= budget and placing.total(found) <= budget:
+            return found
+    least: State | None = None
+    for found in sorted(seen, key=lambda found: found.total):
+        if least is not None and found.total >= placing.total(least):
+            break  # no placement beats its bound
+        if least is None or placing.total(found) < placing.total(least):
+            least = found
+    assert least is not None
+    plans = [placing.plan(course.listing) for course in least.courses]
+    which = max(range(len(plans)), key=lambda k: plans[k].arena)
+    raise refusal(plans[which], placing.total(least), budget, tasks[which].what)
 
 
-def _strategies(persistent: Sequence[Value], options: MemoryOptions) -> list[list[Allowed]]:
-    """Stages of a search, the cheapest for the user first: swapping only where recomputation is not enough.
+def _way_down(state: State, movable: frozenset[str], options: MemoryOptions) -> Iterator[State]:
+    """States with ever lower totals, the cheapest for the user first, whatever the budget.
 
-    Unless swapping was asked for: then both are bargained for alike from the start.
+    Swapping comes only where recomputation is not enough, unless it was asked for: then both are bargained for alike.
+    At the end other mixtures are tried from the start, for what they come by below the first.
     """
-    again = Allowed(
-        remake=_always if options.recompute else _never, smallest=_SMALL, lookahead=_lookahead(options)
-    )  # fmt: skip
-    both = replace(again, swap=True, persistent=tuple(dict.fromkeys(persistent)))
+    yield state
+    if not options.reuse:
+        return
+    again = _allowed(options, remake=True, swap=False)
+    both = _allowed(options, remake=True, swap=True)
+    moving = _allowed(options, remake=False, swap=True)
     if options.swap is False:
-        return [[again]]
-    mixed = [[both], [replace(both, remake=_never), both]]
-    return mixed if options.swap else [[again], [again, both], *mixed]
+        ways = [[again]]
+    elif options.swap:
+        ways = [[both], [moving, both]]
+    else:
+        ways = [[again, both], [both], [moving, both]]
+    for way in ways:
+        end = state
+        for allowed in way:
+            for found in descent(end, allowed, movable):
+                yield found
+                end = found
 
 
-def _approached(
-    state: State, strategy: Sequence[Allowed], options: MemoryOptions, target: int
-) -> tuple[State, MemoryPlan]:
-    """Search with one strategy; again with a lower target where the placement needs more than the bound."""
-    aim = target
-    for _ in range(_ROUNDS):
-        found = state
-        for allowed in strategy:
-            found = reduce(found, allowed, aim)
-        made = _placed(found.listing, options)
-        excess = found.resident + made.arena - target
-        if excess <= 0 or found.total > aim:
-            break
-        aim -= excess
-    return found, made
-
-
-def _swapped(state: State, persistent: Sequence[Value], options: MemoryOptions) -> tuple[State, MemoryPlan]:
-    """Swapping for its own sake: as far down as it goes without any recomputation beyond the default."""
-    allowed = Allowed(
-        remake=_never, swap=True, persistent=tuple(dict.fromkeys(persistent)), smallest=_SMALL,
-        lookahead=_lookahead(options),
-    )  # fmt: skip
-    found = reduce(state, allowed, 0)
-    return found, _placed(found.listing, options)
+def _allowed(options: MemoryOptions, *, remake: bool, swap: bool) -> Allowed:
+    may = _always if remake and options.recompute else _never
+    return Allowed(remake=may, swap=swap, smallest=_SMALL, lookahead=options.ahead)
 
 
 def _always(operation: Operation) -> bool:
@@ -259,39 +268,45 @@ def _never(operation: Operation) -> bool:
     return False
 
 
-def _lookahead(options: MemoryOptions) -> int:
-    return _LOOKAHEAD if options.lookahead is None else options.lookahead
+class _Placing:
+    """The plans of lists, each made once."""
+
+    def __init__(self, options: MemoryOptions) -> None:
+        self._options = options
+        self._made: dict[int, tuple[Listing, MemoryPlan]] = {}
+
+    def plan(self, listing: Listing) -> MemoryPlan:
+        """Offsets for a list as it stands."""
+        if id(listing) not in self._made:
+            options = self._options
+            made = plan(
+                listing.operations,
+                external=listing.borders.external,
+                pinned=listing.borders.positions(listing.operations),
+                threads=options.threads,
+                in_place=options.in_place,
+                reuse=options.reuse,
+                planner=PLANNERS[options.planner],
+            )
+            self._made[id(listing)] = listing, made  # the list is kept: another must not get its identity
+        return self._made[id(listing)][1]
+
+    def total(self, state: State) -> int:
+        """Bytes that the state takes."""
+        return state.resident + max((self.plan(course.listing).arena for course in state.courses), default=0)
 
 
-def _placed(listing: Listing, options: MemoryOptions) -> MemoryPlan:
-    return plan(
-        listing.operations,
-        external=listing.borders.external,
-        pinned=listing.borders.positions(listing.operations),
-        threads=options.threads,
-        in_place=options.in_place,
-        reuse=options.reuse,
-        planner=PLANNERS[options.planner],
+def _outcome(
+    task: Task, start: _Start, course: Course, state: State, made: MemoryPlan, options: MemoryOptions
+) -> CompiledMemory:
+    report = PlanReport(
+        order=start.order,
+        orders=start.orders,
+        moves=list(course.taken),
+        step_cost=start.step_cost,
+        resident=state.resident,
+        total=state.resident + made.arena,
+        budget=options.budget,
     )
-
-
-def _refusal(made: MemoryPlan, total: int, budget: int) -> PlanError:
-    """What is missing, and what is alive where it is."""
-    resident = total - made.arena
-    moment = min(peak(made.requests)[0], len(made.operations) - 1)
-    operation = made.operations[moment]
-    largest = ", ".join(f"{request.name} {_amount(request.size)}" for request in made.alive_at(moment)[:5])
-    kept = f"; weights, state and data buffers take {_amount(resident)}" if resident else ""
-    return PlanError(
-        f"nothing fits a memory budget of {_amount(budget)} ({budget} bytes); the smallest that would do is "
-        f"{_amount(total)} ({total} bytes). In the way: at {operation.layer}, {operation.kind.name}, "
-        f"{largest}{kept}",
-        smallest=total,
-    )
-
-
-def _amount(size: int) -> str:
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= scale:
-            return f"{size / scale:.2f} {unit}"
-    return f"{size} B"
+    on_file = {value: state.on_file[value.name] for value in task.persistent if value.name in state.on_file}
+    return CompiledMemory(made, report, on_file, task, start.sequence, course.steps)

@@ -1,9 +1,14 @@
-"""What a search may do about a peak: the moves that free memory while one operation runs, each with bytes and cost."""
+"""What a search may do about a peak: the moves that free memory while one operation runs, each with bytes and cost.
+
+A move that is taken leaves a `Step` behind, which names everything by its place in the list: the list of another batch
+size, alike but for the sizes, is rewritten by the same steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from nntrainer_py.memory import swap
 from nntrainer_py.memory.listing import Listing
@@ -21,47 +26,104 @@ class Allowed:
     """Which moves a search may use.
 
     ``remake`` says which operations may run again, ``extend`` whether values may be kept longer for that; ``swap``
-    whether values may go to a file, ``persistent`` those of the weights and state that may live there.
+    whether values may go to a file.
     """
 
     remake: Callable[[Operation], bool] = lambda _: True
     extend: bool = True
     swap: bool = False
-    persistent: tuple[Value, ...] = ()
     lookahead: int = 0
     smallest: int = 4096
 
 
+Kind = Literal["recompute", "swap", "swap weight", "wait"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rewriting of a list by places: ``value`` is that of the root among `Listing.uses`."""
+
+    kind: Kind
+    value: int
+    moment: int = -1
+    makers: tuple[int, ...] = ()
+    lookahead: int = 0
+
+    def root(self, listing: Listing) -> Value:
+        """The value that the step is about."""
+        return list(listing.uses)[self.value]
+
+    def applied(self, listing: Listing, slot: Slot | None = None) -> list[Operation]:
+        """The rewritten list; ``slot`` is where a weight lives."""
+        return rewritten(listing, self.kind, self.root(listing), self.moment, self.makers, self.lookahead, slot)
+
+
+def rewritten(
+    listing: Listing, kind: Kind, root: Value, moment: int, makers: Sequence[int], lookahead: int, slot: Slot | None
+) -> list[Operation]:
+    """The list after a move. Nothing here looks at a size."""
+    if kind == "recompute":
+        return remake(listing, makers, moment)
+    if kind == "swap":
+        return swap.swap_between(listing, root, moment, lookahead)
+    if kind == "swap weight":
+        assert slot is not None
+        return swap.swap_persistent(listing, root, slot, lookahead)
+    made = swap.postponed(listing, root, moment)
+    assert made is not None
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Frees ``freed`` bytes at the moment it was made for; costs ``cost`` nanoseconds in every step."""
+    """Frees ``freed`` bytes at the moment it was made for; costs ``cost`` nanoseconds in every step.
 
-    kind: str  # recompute, swap, swap weight, wait
+    ``moment`` is the position that the rewriting starts from: of the later use for a recomputation, else of the peak.
+    """
+
+    kind: Kind
     value: Value
     freed: int
     cost: float
     key: tuple[object, ...]
-    apply: Callable[[], list[Operation]]
+    moment: int
+    makers: tuple[int, ...] = ()
+    lookahead: int = 0
     slot: Slot | None = None
+
+    def applied(self, listing: Listing) -> list[Operation]:
+        """The list that it was made for, rewritten."""
+        return rewritten(listing, self.kind, self.value, self.moment, self.makers, self.lookahead, self.slot)
+
+    def step(self, listing: Listing) -> Step:
+        """The same by places; for a weight also in other lists that use it."""
+        place = next(place for place, root in enumerate(listing.uses) if root is self.value)
+        return Step(self.kind, place, self.moment, self.makers, self.lookahead)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What is remembered of a move: a `Move` holds the whole list that it was made for."""
 
-    kind: str
+    kind: Kind
     value: Value
     freed: int
     cost: float
 
 
-def moves(listing: Listing, allowed: Allowed, moment: int) -> list[Move]:
-    """The moves that help at ``moment``, the best bargain first; waiting costs least of all."""
-    found = [
-        *_waits(listing, allowed, moment),
-        *_remakes(listing, allowed, moment),
-        *_swaps(listing, allowed, moment),
-    ]
+def moves(listing: Listing, allowed: Allowed, moment: int, persistent: Sequence[Value] = ()) -> list[Move]:
+    """The moves that help at ``moment``, the best bargain first; waiting costs least of all.
+
+    ``persistent`` are the weights and state that may go to the file.
+    """
+    found = [*_waits(listing, allowed, moment), *_remakes(listing, allowed, moment)]
+    if allowed.swap:
+        found += _swaps(listing, allowed, moment)
+        found += (
+            swap_of(listing, value, Slot(value.nbytes, value.name), allowed.lookahead)
+            for value in persistent
+            if value.nbytes >= allowed.smallest and moment not in listing.uses.get(value, ())
+        )
     return sorted(found, key=lambda move: (move.kind != "wait", -move.freed / (move.cost + 1.0)))
 
 
@@ -77,9 +139,8 @@ def _waits(listing: Listing, allowed: Allowed, moment: int) -> Iterator[Move]:
     for root, before, after in _candidates(listing, allowed, moment):
         if before < 0 or not swap.is_movement(listing.operations[before]):
             continue
-        if (made := swap.postponed(listing, root, moment)) is not None:
-            key = ("wait", root, listing.operations[after])
-            yield Move("wait", root, aligned(root.nbytes), 0.0, key, lambda made=made: made)  # type: ignore[misc]
+        if swap.postponed(listing, root, moment) is not None:
+            yield Move("wait", root, aligned(root.nbytes), 0.0, ("wait", root, listing.operations[after]), moment)
 
 
 def _remakes(listing: Listing, allowed: Allowed, moment: int) -> Iterator[Move]:
@@ -100,10 +161,7 @@ def _remakes(listing: Listing, allowed: Allowed, moment: int) -> Iterator[Move]:
         if best is not None:
             _, freed, cost, makers = best
             key = ("recompute", root, listing.operations[after])
-            yield Move(
-                "recompute", root, freed, cost, key,
-                lambda makers=makers, after=after: remake(listing, makers, after),  # type: ignore[misc]
-            )  # fmt: skip
+            yield Move("recompute", root, freed, cost, key, after, tuple(makers))
 
 
 def _chain(
@@ -156,8 +214,6 @@ def _freed(listing: Listing, makers: list[int], after: int, moment: int) -> int:
 
 
 def _swaps(listing: Listing, allowed: Allowed, moment: int) -> Iterator[Move]:
-    if not allowed.swap:
-        return
     for root, before, after in _candidates(listing, allowed, moment):
         between = listing.operations[max(before, 0) + 1 : after]
         if sum(not swap.is_movement(operation) for operation in between) < _SHORTEST:
@@ -165,18 +221,14 @@ def _swaps(listing: Listing, allowed: Allowed, moment: int) -> Iterator[Move]:
         if swap.is_movement(listing.operations[after]) and listing.operations[after].kind is not swap.SWAP_OUT:
             continue
         cost = 2 * root.nbytes * swap.NANOSECONDS_PER_BYTE
-        yield Move(
-            "swap", root, aligned(root.nbytes), cost, ("swap", root, listing.operations[after]),
-            lambda root=root: swap.swap_between(listing, root, moment, allowed.lookahead),  # type: ignore[misc]
-        )  # fmt: skip
-    for root in allowed.persistent:
-        uses = listing.uses.get(root, ())
-        if root.nbytes < allowed.smallest or moment in uses:
-            continue
-        slot = Slot(root.nbytes, root.name)
-        cost = (len(uses) + len(listing.writers.get(root, ()))) * root.nbytes * swap.NANOSECONDS_PER_BYTE
-        yield Move(
-            "swap weight", root, aligned(root.nbytes), cost, ("swap weight", root),
-            lambda root=root, slot=slot: swap.swap_persistent(listing, root, slot, allowed.lookahead),  # type: ignore[misc]
-            slot,
-        )  # fmt: skip
+        key = ("swap", root, listing.operations[after])
+        yield Move("swap", root, aligned(root.nbytes), cost, key, moment, lookahead=allowed.lookahead)
+
+
+def swap_of(listing: Listing, root: Value, slot: Slot, lookahead: int) -> Move:
+    """The move that makes a weight or state live in the file."""
+    movements = len(listing.uses.get(root, ())) + len(listing.writers.get(root, ()))
+    cost = movements * root.nbytes * swap.NANOSECONDS_PER_BYTE
+    return Move(
+        "swap weight", root, aligned(root.nbytes), cost, ("swap weight", root), -1, lookahead=lookahead, slot=slot
+    )

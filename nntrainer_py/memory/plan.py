@@ -63,6 +63,21 @@ def plan(
     operations = list(operations)
     found = lifetimes(operations, external, pinned)
     buffers, where = assign(operations, found, in_place=in_place)
+    scratch_sizes = [operation.kind.scratch(operation, threads) for operation in operations]
+    requests = requests_of(operations, buffers, scratch_sizes)
+    placement = planner(requests) if reuse else basic(requests)
+    offsets = {id(buffer): placement.offsets[i] for i, buffer in enumerate(buffers)}
+    scratch_offsets = [-1] * len(operations)
+    scratch_positions = [position for position, size in enumerate(scratch_sizes) if size > 0]
+    for i, position in enumerate(scratch_positions):
+        scratch_offsets[position] = placement.offsets[len(buffers) + i]
+    return MemoryPlan(operations, buffers, where, offsets, scratch_offsets, scratch_sizes, placement, requests)
+
+
+def requests_of(
+    operations: Sequence[Operation], buffers: Sequence[Buffer], scratch_sizes: Sequence[int]
+) -> list[Request]:
+    """What is to be placed: the buffers, then the scratch of the operations that have some."""
     requests = [
         Request(
             buffer.nbytes, buffer.first, buffer.last, buffer.name,
@@ -70,16 +85,7 @@ def plan(
         )
         for buffer in buffers
     ]  # fmt: skip
-    scratch_sizes = [operation.kind.scratch(operation, threads) for operation in operations]
-    scratch_positions = [position for position, size in enumerate(scratch_sizes) if size > 0]
-    for position in scratch_positions:
-        operation = operations[position]
-        requests.append(
-            Request(scratch_sizes[position], position, position, f"{operation.layer}/{operation.kind.name}:scratch")
-        )
-    placement = planner(requests) if reuse else basic(requests)
-    offsets = {id(buffer): placement.offsets[i] for i, buffer in enumerate(buffers)}
-    scratch_offsets = [-1] * len(operations)
-    for i, position in enumerate(scratch_positions):
-        scratch_offsets[position] = placement.offsets[len(buffers) + i]
-    return MemoryPlan(operations, buffers, where, offsets, scratch_offsets, scratch_sizes, placement, requests)
+    for position, (operation, size) in enumerate(zip(operations, scratch_sizes, strict=True)):
+        if size > 0:
+            requests.append(Request(size, position, position, f"{operation.layer}/{operation.kind.name}:scratch"))
+    return requests

@@ -10,7 +10,6 @@ Three modes share weights and one transient block:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from threading import RLock
@@ -23,8 +22,9 @@ from nntrainer_py.errors import DataError, PlanError, UsageError
 from nntrainer_py.graph.lower import Lowered, lower
 from nntrainer_py.graph.model_section import CONVOLUTIONS
 from nntrainer_py.graph.order import Graph
-from nntrainer_py.memory.compile import ORDERS, CompiledMemory, MemoryOptions
+from nntrainer_py.memory.compile import ORDERS, MemoryOptions
 from nntrainer_py.memory.nntrainer_planners import PLANNERS
+from nntrainer_py.memory.outcome import CompiledMemory
 from nntrainer_py.memory.plan import MemoryPlan
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.initializers import fill
@@ -47,7 +47,7 @@ class Options:
 
     Memory: see `memory.compile.MemoryOptions`. ``memory_budget`` in bytes, all of ours counted, ``data_buffers``
     batches of the data loaders too; ``swap`` None: only where a budget cannot be met otherwise; ``swap_folder`` holds
-    the file.
+    the file. ``training`` False: the budget need not do for training, only for what a trained model is used for.
     """
 
     threads: int = 1
@@ -60,6 +60,7 @@ class Options:
     order: str = "auto"
     planner: str = "search"
     memory_budget: int | None = None
+    training: bool = True
     swap: bool | None = None
     swap_folder: str = "."
     lookahead: int | None = None
@@ -102,14 +103,28 @@ def _locked(method: Callable[[Compiled, Mode, int], T]) -> Callable[[Compiled, M
 
 
 class Compiled:
-    """Programs by mode and batch size, bound over one engine."""
+    """Programs by mode and batch size, bound over one engine.
+
+    Args:
+        graph: makes the layers, with or without the losses.
+        optimizer: of the training.
+        options: see `Options`.
+        batch: samples of a full batch. Smaller ones follow its plans and never need more memory; a budget is kept
+            for it in all modes, or refused.
+    """
 
     def __init__(
-        self, graph: Callable[[bool], Graph], optimizer: Optimizer | None = None, options: Options | None = None
+        self,
+        graph: Callable[[bool], Graph],
+        optimizer: Optimizer | None = None,
+        options: Options | None = None,
+        batch: int | None = None,
     ) -> None:
         self._graph = graph  # with or without the losses
         self.optimizer = optimizer
         self.options = options or Options()
+        #: samples of a full batch, for which the plans are made; None: those of the first one
+        self.batch = batch if batch is None else min(batch, self.options.micro_batch or batch)
         self.engine = Engine(self.options.threads, poison=self.options.poison)
         self.planning = Planning(
             self.options.memory(), folder=self.options.swap_folder, data_buffers=self.options.data_buffers
@@ -151,6 +166,16 @@ class Compiled:
             )
         return self._lowered[key]
 
+    def promise(self) -> None:
+        """Plan every mode for a full batch; after that no mode and no smaller batch can be refused. Takes no memory.
+
+        Raises:
+            PlanError: they cannot all meet the memory budget.
+        """
+        with self.lock:
+            if self.planning.undecided and self.batch is not None:
+                self._plan_together(self._modes(self.batch), self.batch)
+
     @_locked
     def memory(self, mode: Mode, batch: int) -> CompiledMemory:
         """The memory plan of a mode and how it came about; no memory is taken.
@@ -159,12 +184,61 @@ class Compiled:
             PlanError: it cannot meet the memory budget.
         """
         key = (mode, batch)
+        if key not in self._plans and self.planning.undecided:
+            self._decide(mode, max(batch, self.batch or 0))
         if key not in self._plans:
-            if mode != "train" and self.planning.undecided and self._trains(batch):
-                with suppress(PlanError):  # a budget for inference alone
-                    self.memory("train", batch)  # training decides which weights live on file
-            self._plans[key] = self.planning.compile(self.lowered(mode, batch))
+            self._plans[key] = self._planned(mode, batch)
         return self._plans[key]
+
+    def _modes(self, batch: int) -> list[Mode]:
+        """What the model can do: training needs labels and, where there are weights, an optimizer."""
+        found: list[Mode] = ["predict"]
+        if self.lowered("evaluate", batch).labels:
+            found.insert(0, "evaluate")
+            if self.options.training:
+                made = self.lowered("train", batch)
+                if self.optimizer is not None or not made.gradients:
+                    found.insert(0, "train")
+        return found
+
+    def _decide(self, mode: Mode, batch: int) -> None:
+        """The first plans: of all modes, or where a budget is too small for training, of the others."""
+        modes = self._modes(batch)
+        if mode not in modes:
+            modes.insert(0, mode)
+        try:
+            self._plan_together(modes, batch)
+        except PlanError:
+            if mode == "train" or "train" not in modes:
+                raise
+            self._plan_together([other for other in modes if other != "train"], batch)
+
+    def _plan_together(self, modes: Sequence[Mode], batch: int) -> None:
+        what = {"train": "", "evaluate": "evaluating", "predict": "predicting"}
+        made = self.planning.together(
+            [self.lowered(mode, batch) for mode in modes],
+            [what[mode] for mode in modes],
+            {name: array.nbytes for name, array in self.engine.store.arrays.items()},
+        )
+        self.batch = batch
+        self._plans.update({(mode, batch): plan for mode, plan in zip(modes, made, strict=True)})
+
+    def _planned(self, mode: Mode, batch: int) -> CompiledMemory:
+        """A plan beside those that were made first."""
+        full, lowered = self.batch, self.lowered(mode, batch)
+        if full is not None and batch < full:
+            made = self.planning.smaller(lowered, self.memory(mode, full))
+            if made is not None:
+                return made
+        try:
+            return self.planning.together([lowered])[0]
+        except PlanError as error:
+            if full is None or batch <= full:
+                raise
+            raise PlanError(
+                f"{error.message}. The budget was kept for batches of up to {full} samples, this one has {batch}",
+                smallest=error.smallest,
+            ) from None
 
     def plan(self, mode: Mode, batch: int) -> MemoryPlan:
         """The memory plan of a mode; no memory is taken."""
@@ -174,9 +248,6 @@ class Compiled:
         """What one of the first steps took, recomputation and swapping apart; None before it, or without both."""
         program = self._programs.get((mode, batch))
         return None if program is None else program.measured
-
-    def _trains(self, batch: int) -> bool:
-        return self.optimizer is not None and bool(self.lowered("train", batch).losses)
 
     @_locked
     def program(self, mode: Mode, batch: int) -> Program:
@@ -199,8 +270,9 @@ class Compiled:
         return program
 
     def _forget_oldest(self, key: tuple[Mode, int]) -> None:
-        """Plans are small, but ever new batch sizes must not add up without end."""
-        for old in [old for old in self._lowered if old != key][: max(0, len(self._lowered) - _PLANS_KEPT)]:
+        """Plans are small, but ever new batch sizes must not add up without end. Those of full batches stay."""
+        others = [old for old in self._lowered if old != key and old[1] != self.batch]
+        for old in others[: max(0, len(self._lowered) - _PLANS_KEPT)]:
             for kept in (self._lowered, self._plans, self._programs):
                 kept.pop(old, None)
 
@@ -240,7 +312,7 @@ class Compiled:
 
     def with_options(self, **changes: Any) -> Compiled:
         """The same graph compiled anew with other options; weights are not shared."""
-        return Compiled(self._graph, self.optimizer, replace(self.options, **changes))
+        return Compiled(self._graph, self.optimizer, replace(self.options, **changes), self.batch)
 
 
 def _copy(

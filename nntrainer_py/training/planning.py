@@ -1,13 +1,18 @@
-"""Memory plans of one model, one for each mode and batch size; a weight that lives on file does so for all of them."""
+"""Memory plans of one model, one for each mode and batch size; a weight that lives on file does so for all of them.
+
+The plans of all modes are made together for one batch size: the budget holds for them or is refused. A smaller batch
+follows the plan of that one and so never needs more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nntrainer_py.data.loader import ring_bytes
 from nntrainer_py.graph.lower import Lowered
-from nntrainer_py.memory.compile import CompiledMemory, MemoryOptions, compile_memory
+from nntrainer_py.memory.compile import MemoryOptions, compile_smaller, compile_together
+from nntrainer_py.memory.outcome import CompiledMemory, Task
 from nntrainer_py.memory.planner import aligned
 from nntrainer_py.memory.swap import settle
 from nntrainer_py.memory.swap_file import PAGE, Slot, SwapFile
@@ -29,33 +34,49 @@ class Planning:
 
     @property
     def undecided(self) -> bool:
-        """Whether weights may go to the swap file and no plan has settled yet which do; the first one does."""
+        """Whether weights may go to the swap file and no plan has settled yet which do; the first ones do."""
         return self._on_file is None and (self.options.budget is not None or bool(self.options.swap))
 
-    def compile(self, lowered: Lowered) -> CompiledMemory:
-        """Plan one lowering; PlanError when it cannot meet the budget. No memory is taken, the file not touched."""
-        external, pinned = transient(lowered)
-        values = persistent(lowered)
-        chosen: dict[Value, Slot] | None = None
-        if self._on_file is not None:
-            chosen = {value: self._on_file[value.name] for value in values if value.name in self._on_file}
-        made = compile_memory(
-            lowered.operations,
-            external=external,
-            pinned=pinned,
-            persistent=values,
-            other=self._other_bytes(lowered, values) if self.options.budget is not None else 0,
-            on_file=chosen,
+    def together(
+        self, lowered: Sequence[Lowered], what: Sequence[str] = (), held: Mapping[str, int] | None = None
+    ) -> list[CompiledMemory]:
+        """Plan the modes of a model, of one batch size; no memory is taken, the file not touched.
+
+        Later plans are bound to what these put into the swap file. ``what`` the lists do is for messages; ``held``
+        are the bytes of weights and state that are in memory already, by name.
+
+        Raises:
+            PlanError: they cannot all meet the budget.
+        """
+        for name, nbytes in (held or {}).items():
+            if name not in (self._on_file or {}):
+                self._kept.setdefault(name, aligned(nbytes))
+        names = what or [""] * len(lowered)
+        tasks = [_task(one, name) for one, name in zip(lowered, names, strict=True)]
+        made = compile_together(
+            tasks,
+            other=self._other_bytes(lowered) if self.options.budget is not None else 0,
+            on_file=self._on_file,
+            fixed=(held or {}).keys(),
             options=self.options,
         )
         if self._on_file is None:
-            self._on_file = {value.name: slot for value, slot in made.on_file.items()}
+            self._on_file = {value.name: slot for one in made for value, slot in one.on_file.items()}
             for slot in self._on_file.values():
                 slot.offset = self._base
                 self._base += -(-slot.nbytes // PAGE) * PAGE
-        for value in values:
-            if value.name not in self._on_file:
-                self._kept[value.name] = aligned(value.nbytes)
+        for task in tasks:
+            for value in task.persistent:
+                if value.name not in self._on_file:
+                    self._kept[value.name] = aligned(value.nbytes)
+        return [self._settled(one) for one in made]
+
+    def smaller(self, lowered: Lowered, like: CompiledMemory) -> CompiledMemory | None:
+        """Plan a smaller batch after the plan of a larger one of the same mode; None where their lists differ."""
+        made = compile_smaller(_task(lowered), like, self.options)
+        return None if made is None else self._settled(made)
+
+    def _settled(self, made: CompiledMemory) -> CompiledMemory:
         if self.file is None and made.swaps:
             self.file = SwapFile(self.folder)
         if self.file is not None:
@@ -69,15 +90,23 @@ class Planning:
             self.file.reserve(self._base)
         return {value: names[value.name] for value in persistent(lowered) if value.name in names}
 
-    def _other_bytes(self, lowered: Lowered, values: Sequence[Value]) -> int:
+    def _other_bytes(self, lowered: Sequence[Lowered]) -> int:
         """Batches of the data loaders, and what other plans keep in memory: the optimizer's state during evaluation."""
-        here = {value.name for value in values}
+        here = {value.name for one in lowered for value in persistent(one)}
         others = sum(size for name, size in self._kept.items() if name not in here)
         if self.data_buffers < 1:
             return others
-        return others + ring_bytes(
-            [value.shape[1:] for value in lowered.inputs],
-            [value.shape[1:] for value in lowered.labels],
-            lowered.batch,
-            self.data_buffers - 1,
+        return others + max(
+            ring_bytes(
+                [value.shape[1:] for value in one.inputs],
+                [value.shape[1:] for value in one.labels],
+                one.batch,
+                self.data_buffers - 1,
+            )
+            for one in lowered
         )
+
+
+def _task(lowered: Lowered, what: str = "") -> Task:
+    external, pinned = transient(lowered)
+    return Task(lowered.operations, external, pinned, persistent(lowered), what)
