@@ -93,6 +93,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "regression_sums",
     ),
     "update": ("sgd", "momentum", "adam", "rmsprop", "adagrad", "lion", "lamb", "global_norm", "clip_scale"),
+    "opaque": ("accumulate",),
 }
 _FILES = {kind: file for file, kinds in FAMILIES.items() for kind in kinds}
 

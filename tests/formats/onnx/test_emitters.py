@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import close
-from onnx_runs import Session
+from onnx_runs import NEEDS_ONNX, Session
 from reference import Interpreter
 
 from nntrainer_py.formats.onnx import emission
@@ -293,6 +293,7 @@ def _moves() -> list[Row]:
         Row("add_n", {"x0": a, "x1": b, "x2": normal(2, 3, 4, 5)}),
         Row("zeros", {}, {"shape": (2, 1, 3, 4)}),
         Row("copy", {"x": a}, exact=True),
+        Row("accumulate", {"x": a}, adds=True),
         Row("copy", {"x": a}, {"shape": (1, 1, 6, 20)}, adds=True),
         Row("softmax", {"x": normal(3, 2, 4, 7) * 5}),
         Row("softmax_derivative", {"y": shares(3, 2, 4, 7), "g": normal(3, 2, 4, 7)}),
@@ -386,6 +387,7 @@ def record(row: Row) -> tuple[Operation, dict[str, Value]]:
     return maker.operations[0], values
 
 
+@NEEDS_ONNX
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_emitter_agrees_with_the_twin(row: Row) -> None:
     operation, values = record(row)
