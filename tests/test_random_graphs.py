@@ -21,6 +21,7 @@ from reference import Interpreter
 from nntrainer_py.errors import PlanError
 from nntrainer_py.graph.lower import Lowered, lower
 from nntrainer_py.memory.plan import plan
+from nntrainer_py.memory.planner import validate
 from nntrainer_py.model import Model
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training.engine import Engine, persistent, transient
@@ -45,7 +46,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "swapping alone": {"swap": True, "recompute": False, "in_place": False},
 }
 QUICK = ("in place", "everything", "frugal", "swapping", "two threads")
-SHARES = (0.6, 0.3, 0.0)
+SHARES = (0.0, 0.3, 0.6)
+STEPS_TO_FREE = (0.0, 0.2, 0.4, 0.6, 1.0)
+#: networks with which a budget was once broken: by an evaluation, by a short last batch, refused where a smaller did
+UNKEPT = (1055, 1011, 2066)
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -80,11 +84,14 @@ def trained(text: str, bounds: dict[str, int], folder: Path, **options: Any) -> 
         compiled.state.numbers[StepState.LEARNING_RATE] = 0.001
         compiled.state.numbers[StepState.SAMPLES] = batch
         losses.append(compiled.engine.step(program))
-    found = {name: array.tobytes() for name, array in model.compiled.engine.store.arrays.items()}
+    engine = model.compiled.engine
+    found = {name: array.tobytes() for name, array in engine.store.arrays.items()}
     program = model.compiled.program("predict", BATCH)
     for array, values in zip(program.inputs, inputs, strict=True):
         array[...] = values
-    model.compiled.engine.forward(program)
+    engine.forward(program)
+    if "memory_budget" in options:
+        assert engine.store.nbytes + engine.arena.size <= options["memory_budget"]
     found |= {f"output {k}": array.tobytes() for k, array in enumerate(program.outputs)}
     return found | {"losses": np.array(losses).tobytes(), "counters": model.compiled.state.counters.tobytes()}
 
@@ -94,36 +101,57 @@ def options_change_no_bit(text: str, bounds: dict[str, int], folder: Path, names
     expected = trained(text, bounds, folder, **plain)
     for name in names:
         _same(trained(text, bounds, folder, **OPTIONS[name]), expected, name)
-    for budget in _budgets(text, folder):
+    floor, free = floor_and_free(text, folder)
+    for budget in _between(floor, free, SHARES):
         found = trained(text, bounds, folder, memory_budget=budget, data_buffers=0)
         _same(found, expected, f"a budget of {budget} bytes")
 
 
-def _budgets(text: str, folder: Path) -> list[int]:
-    """Some between the smallest that all programs of the test can be planned with and what is used without one."""
-    model = Model(described(text)).compile(BATCH, threads=1, data_buffers=0)
-    most = max(model.compiled.memory("train", batch).report.total for batch in BATCHES)
-    least, known = 1, False
-    while not known:
-        model.compile(BATCH, threads=1, data_buffers=0, swap_folder=str(folder), memory_budget=least)
-        try:
-            for batch in BATCHES:
-                model.compiled.memory("train", batch)
-            model.compiled.memory("predict", BATCH)
-            known = True
-        except PlanError as error:
-            larger = _told(error)
-            if larger <= least:
-                raise
-            least = larger
-    return sorted({least + round(share * max(0, most - least)) for share in SHARES})
+def floor_and_free(text: str, folder: Path, **options: Any) -> tuple[int, int]:
+    """The smallest budget, as a hopeless one is told, and what is used without one; data buffers not counted."""
+    with pytest.raises(PlanError) as caught:
+        budgeted(text, folder, 1, **options)
+    found = re.search(r"the smallest that would do is .*?\((\d+) bytes\)", str(caught.value))
+    assert found is not None
+    floor = caught.value.smallest
+    assert int(found[1]) == floor
+    free = Model(described(text)).compile(BATCH, threads=1, data_buffers=0).compiled
+    return floor, max(floor, *(free.memory(mode, BATCH).report.total for mode in ("train", "evaluate", "predict")))
 
 
-def _told(error: PlanError) -> int:
-    """The smallest budget that a refusal tells."""
-    found = re.search(r"the smallest that would do is .*?\((\d+) bytes\)", str(error))
-    assert found is not None, error
-    return int(found[1])
+def budgeted(text: str, folder: Path, budget: int, **options: Any) -> Model:
+    """Compiled within a budget; nothing has run."""
+    return Model(described(text)).compile(
+        BATCH, threads=1, data_buffers=0, swap_folder=str(folder), memory_budget=budget, **options
+    )
+
+
+def _between(floor: int, free: int, shares: tuple[float, ...]) -> list[int]:
+    return sorted({floor + round(share * (free - floor)) for share in shares})
+
+
+def budget_is_a_promise(text: str, folder: Path, **options: Any) -> None:
+    """From the smallest budget on all are accepted, below none; each then holds for every mode and smaller batch.
+
+    The plan of a smaller batch follows that of the full one, as their lists are alike. (Those of a single sample need
+    not be: where an axis of size 1 is repeated, its batch cannot be told from it.)
+    """
+    floor, free = floor_and_free(text, folder, **options)
+    with pytest.raises(PlanError) as caught:
+        budgeted(text, folder, floor - 1, **options)
+    assert caught.value.smallest == floor
+    for budget in _between(floor, free, STEPS_TO_FREE):
+        compiled = budgeted(text, folder, budget, **options).compiled
+        for mode in ("predict", "train", "evaluate"):
+            full = compiled.memory(mode, BATCH)
+            assert full.report.total <= budget
+            assert compiled.memory(mode, 1).report.total <= budget
+            for batch in range(2, BATCH):
+                made = compiled.memory(mode, batch)
+                assert made.report.total <= full.report.total, (mode, batch)
+                validate(made.plan.requests, made.plan.placement)
+                kinds = [[operation.kind for operation in one.plan.operations] for one in (made, full)]
+                assert kinds[0] == kinds[1], (mode, batch)
 
 
 def _same(found: dict[str, bytes], expected: dict[str, bytes], what: str) -> None:
@@ -220,6 +248,23 @@ def test_gradients_of_a_random_network_are_those_of_float64(seed: int) -> None:
     gradients_are_those_of_float64(net.text, net.indices)
 
 
+@pytest.mark.parametrize("seed", [*UNKEPT, *range(100, 112)])
+def test_a_budget_is_a_promise(seed: int, tmp_path: Path) -> None:
+    budget_is_a_promise(random_net(seed).text, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(120, 124))
+@pytest.mark.parametrize("options", [{"swap": False}, {"swap": True, "lookahead": 1}, {"recompute": False}], ids=str)
+def test_a_budget_is_a_promise_with_options(seed: int, options: dict[str, Any], tmp_path: Path) -> None:
+    budget_is_a_promise(random_net(seed).text, tmp_path, **options)
+
+
+@pytest.mark.parametrize("seed", UNKEPT)
+def test_no_memory_option_changes_a_bit_where_it_once_could_not_be_had(seed: int, tmp_path: Path) -> None:
+    net = random_net(seed)
+    options_change_no_bit(net.text, net.indices, tmp_path, ())
+
+
 @pytest.mark.fuzz
 def test_long_search_among_random_networks(tmp_path: Path) -> None:
     """Failures are gathered, so that one does not hide the others."""
@@ -229,6 +274,7 @@ def test_long_search_among_random_networks(tmp_path: Path) -> None:
         try:
             gradients_are_those_of_float64(net.text, net.indices)
             options_change_no_bit(net.text, net.indices, tmp_path)
+            budget_is_a_promise(net.text, tmp_path)
         except Exception as error:  # each of them is a finding
             failures.append(f"seed {seed}: {type(error).__name__}: {str(error)[:300]}")
             print(failures[-1], flush=True)

@@ -92,7 +92,9 @@ def compile_together(
         PlanError: nothing fits the budget; with the smallest that does and what stands in the way.
     """
     options = options or MemoryOptions()
-    sizes = {value.name: aligned(value.nbytes) for task in tasks for value in task.persistent}
+    sizes: dict[str, int] = {}
+    for value in (value for task in tasks for value in task.persistent):
+        sizes[value.name] = max(aligned(value.nbytes), sizes.get(value.name, 0))
     resident = sum(sizes.values()) + other
     movable = frozenset(sizes).difference(fixed) if on_file is None else frozenset[str]()
     starts = [_start(task, {} if on_file is None else on_file, options) for task in tasks]

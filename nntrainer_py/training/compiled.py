@@ -135,6 +135,7 @@ class Compiled:
         self._lowered: dict[tuple[Mode, int], Lowered] = {}
         self._plans: dict[tuple[Mode, int], CompiledMemory] = {}
         self._programs: dict[tuple[Mode, int], Program] = {}
+        self._kept: set[tuple[Mode, int]] = set()  # plans that others follow
 
     @property
     def state(self) -> StepState:
@@ -214,19 +215,25 @@ class Compiled:
             self._plan_together([other for other in modes if other != "train"], batch)
 
     def _plan_together(self, modes: Sequence[Mode], batch: int) -> None:
+        keys = [(mode, batch) for mode in modes]
+        if batch > 1 and self.options.memory_budget is not None:
+            # a single sample may be computed by other operations: an axis of size 1 is one that can be repeated
+            keys += [(m, 1) for m in modes if not Planning.follows(self.lowered(m, 1), self.lowered(m, batch))]
         what = {"train": "", "evaluate": "evaluating", "predict": "predicting"}
         made = self.planning.together(
-            [self.lowered(mode, batch) for mode in modes],
-            [what[mode] for mode in modes],
+            [self.lowered(*key) for key in keys],
+            [what[mode] for mode, _ in keys],
             {name: array.nbytes for name, array in self.engine.store.arrays.items()},
         )
         self.batch = batch
-        self._plans.update({(mode, batch): plan for mode, plan in zip(modes, made, strict=True)})
+        self._plans.update(zip(keys, made, strict=True))
+        self._kept.update(keys)
 
     def _planned(self, mode: Mode, batch: int) -> CompiledMemory:
         """A plan beside those that were made first."""
         full, lowered = self.batch, self.lowered(mode, batch)
         if full is not None and batch < full:
+            self._kept.add((mode, full))
             made = self.planning.smaller(lowered, self.memory(mode, full))
             if made is not None:
                 return made
@@ -270,8 +277,8 @@ class Compiled:
         return program
 
     def _forget_oldest(self, key: tuple[Mode, int]) -> None:
-        """Plans are small, but ever new batch sizes must not add up without end. Those of full batches stay."""
-        others = [old for old in self._lowered if old != key and old[1] != self.batch]
+        """Plans are small, but ever new batch sizes must not add up without end. The first ones stay."""
+        others = [old for old in self._lowered if old != key and old not in self._kept]
         for old in others[: max(0, len(self._lowered) - _PLANS_KEPT)]:
             for kept in (self._lowered, self._plans, self._programs):
                 kept.pop(old, None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from nntrainer_py.data.loader import ring_bytes
 from nntrainer_py.graph.lower import Lowered
+from nntrainer_py.memory.alike import counterparts
 from nntrainer_py.memory.compile import MemoryOptions, compile_smaller, compile_together
 from nntrainer_py.memory.outcome import CompiledMemory, Task
 from nntrainer_py.memory.planner import aligned
@@ -31,6 +32,7 @@ class Planning:
     _on_file: dict[str, Slot] | None = None  # by name of the weight or state; None: not decided yet
     _base: int = 0  # bytes of the file that belong to these
     _kept: dict[str, int] = field(default_factory=dict)  # bytes of the weights and state that stay in memory
+    _ring: int = 0  # bytes of the data loaders
 
     @property
     def undecided(self) -> bool:
@@ -40,7 +42,7 @@ class Planning:
     def together(
         self, lowered: Sequence[Lowered], what: Sequence[str] = (), held: Mapping[str, int] | None = None
     ) -> list[CompiledMemory]:
-        """Plan the modes of a model, of one batch size; no memory is taken, the file not touched.
+        """Plan what never runs at the same time, the modes of a model; no memory is taken, the file not touched.
 
         Later plans are bound to what these put into the swap file. ``what`` the lists do is for messages; ``held``
         are the bytes of weights and state that are in memory already, by name.
@@ -76,6 +78,11 @@ class Planning:
         made = compile_smaller(_task(lowered), like, self.options)
         return None if made is None else self._settled(made)
 
+    @staticmethod
+    def follows(smaller: Lowered, larger: Lowered) -> bool:
+        """Whether the list of a smaller batch can follow the plan of a larger one."""
+        return counterparts(_task(larger), _task(smaller)) is not None
+
     def _settled(self, made: CompiledMemory) -> CompiledMemory:
         if self.file is None and made.swaps:
             self.file = SwapFile(self.folder)
@@ -91,20 +98,16 @@ class Planning:
         return {value: names[value.name] for value in persistent(lowered) if value.name in names}
 
     def _other_bytes(self, lowered: Sequence[Lowered]) -> int:
-        """Batches of the data loaders, and what other plans keep in memory: the optimizer's state during evaluation."""
+        """Batches of the data loaders, and what other plans keep in memory: the optimizer's state during evaluation.
+
+        The loaders take what the largest batch takes, also while a smaller one is computed.
+        """
         here = {value.name for one in lowered for value in persistent(one)}
         others = sum(size for name, size in self._kept.items() if name not in here)
-        if self.data_buffers < 1:
-            return others
-        return others + max(
-            ring_bytes(
-                [value.shape[1:] for value in one.inputs],
-                [value.shape[1:] for value in one.labels],
-                one.batch,
-                self.data_buffers - 1,
-            )
-            for one in lowered
-        )
+        for one in lowered if self.data_buffers > 0 else ():
+            inputs, labels = ([value.shape[1:] for value in values] for values in (one.inputs, one.labels))
+            self._ring = max(self._ring, ring_bytes(inputs, labels, one.batch, self.data_buffers - 1))
+        return others + self._ring
 
 
 def _task(lowered: Lowered, what: str = "") -> Task:

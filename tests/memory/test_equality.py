@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from memory.nets import NETS, model, trained
+from memory.one_batch import one_step, save
 
 from nntrainer_py.errors import DescriptionError, PlanError
+from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.model import Model
 
 QUICK = ("lenet", "resnet", "dropout")
@@ -120,10 +126,70 @@ def _floor(build: Any, name: str) -> int:
     return caught.value.smallest
 
 
+BATCHES = (32, 7, 32, 1, 32)
+
+
 @pytest.mark.parametrize("name", ["lenet", "dropout"])
-def test_changing_batches_equal_a_fresh_process_each(name: str, build: Any) -> None:
+def test_changing_batches_equal_those_without_any_reuse(name: str, build: Any) -> None:
     """One process sees batches of 32, 7, 32, 1, 32; another plan each time, the same numbers."""
-    sizes = (32, 7, 32, 1, 32)
-    at_once = trained(build(name, poison=True), batches=sizes)
-    apart = trained(build(name, reuse=False, in_place=False, recompute=False), batches=sizes)
+    at_once = trained(build(name, poison=True), batches=BATCHES)
+    apart = trained(build(name, reuse=False, in_place=False, recompute=False), batches=BATCHES)
     assert at_once == apart
+
+
+#: statistics of the batch, random numbers and moments of the optimizer in one
+MIXED = NETS["resnet"].replace("[f]\n", "[d]\ntype = dropout\ndropout_rate = 0.3\n[f]\n")
+
+
+@pytest.mark.parametrize("tight", [False, True], ids=["default", "budget"])
+def test_changing_batches_equal_a_fresh_process_each(tight: bool, tmp_path: Path) -> None:
+    """A process that sees 32, 7, 32, 1, 32 does to the last bit what five processes do that see one batch each.
+
+    The state goes from step to step by checkpoint. The budget is so tight that there are recomputation and swapping.
+    """
+    description = tmp_path / "mixed.ini"
+    description.write_text(MIXED, encoding="utf-8")
+    options: dict[str, Any] = {"threads": 1, "swap_folder": str(tmp_path), "data_buffers": 0}
+    if tight:
+        with pytest.raises(PlanError) as caught:
+            Model.from_ini(description).compile(max(BATCHES), memory_budget=1, **options)
+        options["memory_budget"] = caught.value.smallest + caught.value.smallest // 20
+    made = Model.from_ini(description).compile(max(BATCHES), **options)
+    losses = []
+    for number, batch in enumerate(BATCHES):
+        save(made, tmp_path / f"{number}.safetensors")
+        losses.append(one_step(made, number, batch))
+    save(made, tmp_path / f"{len(BATCHES)}.safetensors")
+    report = made.compiled.memory("train", max(BATCHES)).report
+    assert report.taken("recompute")
+    assert bool(report.taken("swap") and report.taken("swap weight")) == tight
+    assert _fresh_processes(description, options) == losses
+    for number in range(len(BATCHES)):
+        here, fresh = (_tensors(tmp_path / f"{stem}.safetensors") for stem in (number + 1, f"fresh-{number}"))
+        assert here == fresh, f"batch {number}"
+
+
+def _fresh_processes(description: Path, options: dict[str, Any]) -> list[str]:
+    """The losses of one process for each batch."""
+    script = Path(__file__).with_name("one_batch.py")
+    command = [sys.executable, str(script), str(description), str(description.parent)]
+    running = [
+        subprocess.Popen(
+            [*command, str(number), str(batch), json.dumps(options)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for number, batch in enumerate(BATCHES)
+    ]  # fmt: skip
+    done = [process.communicate(timeout=300) for process in running]
+    assert [process.returncode for process in running] == [0] * len(running), [errors for _, errors in done]
+    return [printed.strip() for printed, _ in done]
+
+
+def _tensors(path: Path) -> dict[str, bytes]:
+    """The tensors of a checkpoint, and its counters."""
+    with SafetensorsFile(path) as file:
+        found = {name: file.read(name).tobytes() for name in file.tensors}
+        counters = json.loads(file.metadata["training"])["counters"]
+    assert any(name.startswith("weights/") for name in found)
+    return found | {"counters": json.dumps(counters).encode()}
