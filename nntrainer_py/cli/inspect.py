@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nntrainer_py.cli.buffers import DataBuffers, count_buffers
 from nntrainer_py.cli.command import Parser, add_model_arguments, add_output_arguments, notify, run
 from nntrainer_py.cli.layout import layer_table, layout_of, memory_lines
 from nntrainer_py.cli.opening import open_model
@@ -46,7 +47,8 @@ def inspect(arguments: argparse.Namespace) -> int:
     model = open_model(arguments)
     name = Path(arguments.model).name
     training = model.trainable and not arguments.inference
-    layout = layout_of(model, name, training=training)
+    buffers = count_buffers(model, {}) if training else DataBuffers(None)
+    layout = buffers.noted(layout_of(model, name, buffers.size, training=training))
     plan = model.compiled.plan("train" if training else "predict", layout.piece or model.batch_size)
     found = _Peak(plan)
     others = _planners(plan) if arguments.planners else {}
@@ -56,6 +58,8 @@ def inspect(arguments: argparse.Namespace) -> int:
         print(json.dumps(_record(layout, found, others)))
     elif not arguments.quiet:
         _show(layout, found, others)
+        for note in buffers.notes:
+            print(f"\nnote: {note}")
     if arguments.plot is not None:
         from nntrainer_py.cli.pictures import every_script
         from nntrainer_py.memory.picture import draw
@@ -65,7 +69,7 @@ def inspect(arguments: argparse.Namespace) -> int:
         if not (arguments.quiet or arguments.json):
             print(f"\nplan drawn: {printable(arguments.plot)}")
     if not arguments.quiet:
-        notify(layout.notes)
+        notify(note for note in layout.notes if note not in buffers.notes)
     return 0
 
 

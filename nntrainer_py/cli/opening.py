@@ -50,9 +50,9 @@ def open_data(spec: ModelSpec, given: dict[str, str | None], errors: list[NNTrai
         path, section = given.get(use), spec.datasets.get(use)
         try:
             if path is not None:
-                found[use] = _open_path(path, section, use)
+                found[use] = open_given(path, section, use)
             elif section is not None:
-                found[use] = section.settings.open(section.paths, role=use, origin=_place(section))
+                found[use] = open_section(section, use)
         except NNTrainerError as error:
             errors.append(error)
     return found
@@ -74,7 +74,13 @@ def require_training_data(model: Model, given: dict[str, str | None], errors: li
         errors.append(UsageError(message, origin=Origin(model.spec.path)))
 
 
-def _open_path(path: str, section: SectionSpec | None, use: str) -> Dataset:
+def open_section(section: SectionSpec, use: str) -> Dataset:
+    """The data of a section; DataError at the place of its path."""
+    opened: Dataset = section.settings.open(section.paths, role=use, origin=_place(section))
+    return opened
+
+
+def open_given(path: str, section: SectionSpec | None, use: str) -> Dataset:
     """A file of the command line; where the section is of the same kind its settings hold (header, labels ...)."""
     from nntrainer_py.data.sources import kind_of_path, open_dataset
 
@@ -112,9 +118,9 @@ def _with_data_faults(error: DescriptionError, arguments: argparse.Namespace, us
         try:
             path, section = given[use], sections.get(f"{use}_set")
             if path is not None:
-                _open_path(path, None, use).close()
+                open_given(path, None, use).close()
             elif section is not None:
-                section.settings.open(section.paths, role=use, origin=_place(section)).close()
+                open_section(section, use).close()
         except NNTrainerError as fault:
             errors.append(fault)
     return error if len(errors) == 1 else SeveralErrors(errors)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nntrainer_py.cli import run_folder as files
 from nntrainer_py.cli import svg
 from nntrainer_py.cli.command import Parser, add_output_arguments, run
+from nntrainer_py.cli.costs import StepCost
 from nntrainer_py.cli.quantities import amount, duration, figure, shape
 from nntrainer_py.errors import DataError, UsageError, printable
 
@@ -57,6 +58,7 @@ class RunFiles:
     layout: Layout | None
     evaluation: dict[str, Any] | None
     description: str
+    cost: StepCost | None = None
 
     @classmethod
     def read(cls, path: Path) -> RunFiles:
@@ -73,9 +75,11 @@ class RunFiles:
         layout = _json(path / files.LAYOUT)
         try:
             history = History.of_records([json.loads(line) for line in lines if line.strip()])
+            cost = (result.get("memory") or {}).get("cost")
             return cls(
                 path, result, history, None if layout is None else Layout.of_record(layout),
                 _json(path / files.EVALUATION), _text(path / files.DESCRIPTION),
+                None if cost is None else StepCost(**cost),
             )  # fmt: skip
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"{printable(str(path))}: the files of the run cannot be read: {error}") from None
@@ -210,10 +214,11 @@ def _memory(found: RunFiles) -> str:
     resident = (found.result.get("memory") or {}).get("peak_resident")
     if resident is not None:
         rows.append(["most the process had", amount(resident)])
+    cost = () if found.cost is None else (f"cost in time: {found.cost}",)
     return (
         "<h2>Memory</h2><p>Operations of a step run to the right, addresses upwards; a box is a tensor.</p>"
         f'<div class="wide" id="memory">{drawn}</div>'
-        + "".join(f"<p>{escape(choice)}</p>" for choice in found.layout.choices)
+        + "".join(f"<p>{escape(choice)}</p>" for choice in (*found.layout.choices, *cost))
         + _table(["memory", "size"], rows, numbers=(1,))
     )
 

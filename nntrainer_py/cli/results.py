@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nntrainer_py.cli import run_folder as files
 from nntrainer_py.cli.console import LogFile, follower
+from nntrainer_py.cli.costs import StepCost, step_cost
 from nntrainer_py.cli.process import peak_memory, resident_memory, seconds_since_start
 from nntrainer_py.cli.quantities import amount, duration, figures
 from nntrainer_py.errors import DataError, MissingExtraError, NNTrainerError, NumericalError, printable
@@ -78,15 +79,18 @@ class Recorder:
             self._model.save(self._folder / files.WEIGHTS, training_state=True)
             self._model.save(self._folder / files.MODEL)
         write_json(self._folder / files.LAYOUT, self._layout.as_record())
-        record = self._record(result, self._layout, error)
+        cost = step_cost(self._model, self._loaders.train)
+        record = self._record(result, self._layout, error, cost)
         write_json(self._folder / files.RESULT, record)
         missing = self._pictures(result, whole=error is None)
         if self._arguments.json:
             print(json.dumps({"event": "result", "folder": str(self._folder.path), **record}, allow_nan=False))
         elif not self._arguments.quiet:
-            self._report(result, record, missing, error)
+            self._report(result, record, missing, error, cost)
 
-    def _record(self, result: TrainingResult, layout: Layout, error: NNTrainerError | None) -> dict[str, Any]:
+    def _record(
+        self, result: TrainingResult, layout: Layout, error: NNTrainerError | None, cost: StepCost | None
+    ) -> dict[str, Any]:
         last = result.history[-1] if len(result.history) else None
         memory = layout.memory
         return {
@@ -118,6 +122,7 @@ class Recorder:
                 },
                 "resident_before": self._watcher.resident,
                 "peak_resident": peak_memory(),
+                "cost": None if cost is None else finite(cost.as_record()),
             },
             "seconds": round(result.seconds, 3),
             "seconds_to_first_step": self._watcher.seconds_to_first_step,
@@ -144,8 +149,9 @@ class Recorder:
         return ""
 
     def _report(
-        self, result: TrainingResult, record: Mapping[str, Any], missing: str, error: NNTrainerError | None
-    ) -> None:
+        self, result: TrainingResult, record: Mapping[str, Any], missing: str, error: NNTrainerError | None,
+        cost: StepCost | None,
+    ) -> None:  # fmt: skip
         lines: list[tuple[str, str]] = []
         if error is None:
             first = self._watcher.seconds_to_first_step
@@ -159,6 +165,8 @@ class Recorder:
         memory = record["memory"]
         peak = "" if memory["peak_resident"] is None else f"; the process had {amount(memory['peak_resident'])} at most"
         lines.append(("memory", f"planned {amount(memory['planned']['total'])}{peak}"))
+        if cost is not None:
+            lines.append(("cost", str(cost)))
         if missing:
             lines.append(("pictures", missing))
         lines.append(("folder", printable(str(self._folder.path))))

@@ -157,12 +157,7 @@ class Preparation:
         self.loaders = _bind(self.model, data)
         if not arguments.quiet:
             notify(self.loaders.notices)
-        buffers = sum(
-            loader.buffer_bytes
-            for loader in (self.loaders.train, self.loaders.valid, self.loaders.test)
-            if loader is not None
-        )
-        self.layout = planned(self.model, Path(arguments.model).name, buffers)
+        self.layout = planned(self.model, Path(arguments.model).name, self.loaders.buffer_bytes)
         self.folder.require_space(_bytes_written(self.model))
         if start is not None:
             start.load()
@@ -172,6 +167,7 @@ class Preparation:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from nntrainer_py.cli.buffers import count_buffers
     from nntrainer_py.cli.check import check
 
     model = open_model(arguments)
@@ -179,19 +175,9 @@ def _check(arguments: argparse.Namespace) -> int:
     faults: list[NNTrainerError] = []
     start = _start(arguments, model, None, faults)
     SeveralErrors.raise_if_any(faults)
-    buffers = None
-    if given and model.trainable:
-        errors: list[NNTrainerError] = []
-        data = open_data(model.spec, given, errors)
-        SeveralErrors.raise_if_any(errors)
-        if "train" in data:
-            loaders = _bind(model, data)
-            buffers = sum(
-                loader.buffer_bytes for loader in (loaders.train, loaders.valid, loaders.test) if loader is not None
-            )
-            loaders.close()
+    buffers = count_buffers(model, given)
     name = Path(arguments.model).name
-    layout = planned(model, name, buffers)
+    layout = buffers.noted(planned(model, name, buffers.size))
     if start is not None:
         start.load()
     return check(layout, name, as_json=arguments.json, quiet=arguments.quiet)
@@ -240,6 +226,7 @@ def planned(model: Model, name: str, data: int | None) -> Layout:
 
 def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
     """Loaders of the data; each that does not fit the model is told."""
+    from nntrainer_py.cli.buffers import keep_to_budget
     from nntrainer_py.training.feeding import open_loaders
 
     errors: list[NNTrainerError] = []
@@ -253,22 +240,8 @@ def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
             errors.append(error)
     SeveralErrors.raise_if_any(errors)
     loaders = open_loaders(model, data.get("train"), data.get("valid"), data.get("test"))
-    if model.spec.model.memory_budget is not None:
-        _count_buffers(model, loaders)
+    keep_to_budget(model, loaders.buffer_bytes)
     return loaders
-
-
-def _count_buffers(model: Model, loaders: Loaders) -> None:
-    """Compile again with what the loaders really take, which a memory budget counts too; PlanError if it cannot be met.
-
-    The budget counts in batches of data: rounded up.
-    """
-    from nntrainer_py.data.loader import ring_bytes
-
-    lowered = model.lowered("train")
-    inputs, labels = ([value.shape[1:] for value in values] for values in (lowered.inputs, lowered.labels))
-    taken = sum(loader.buffer_bytes for loader in (loaders.train, loaders.valid, loaders.test) if loader is not None)
-    model.compile(data_buffers=-(-taken // ring_bytes(inputs, labels, model.batch_size, 0)))
 
 
 def _settings(

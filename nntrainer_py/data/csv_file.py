@@ -81,6 +81,7 @@ class CsvDataset(TableDataset):
             label_columns=1 if labels is None else len(labels),
         )
         self.origin, self.key = origin, key
+        self.resident_bytes = self._gatherer.source.nbytes + self._lines.nbytes
         self._explicit = None if labels is None else len(labels)
         if self._names is not None:
             self._number_names(tuple(sorted(set(self._names))))

@@ -6,6 +6,7 @@ Two kinds: an `IndexedDataset` gives any sample by its number (and so can be shu
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ def as_shape(shape: Sequence[int] | TensorDim) -> Shape:
 
 def size_of(shape: Sequence[int]) -> int:
     """Number of elements of one sample of ``shape``."""
-    return int(np.prod(shape, dtype=np.int64))
+    return math.prod(map(int, shape))
 
 
 def show(shape: Sequence[int]) -> str:
@@ -62,6 +63,7 @@ class Dataset(ABC):
         feature_names: names of the input columns of a table with a header, known after `bind`; None: there are none.
         expected_features: those of the training data, given before `bind`; columns that have names are taken by them.
         normalization: applied to the inputs of every sample read, None for raw values.
+        resident_bytes: of the data itself that lie in memory: a parsed table, an unpacked array; not what is mapped.
         notices: what the user should know although it is no error.
         origin, key: where the user named the data, repeated by errors.
     """
@@ -78,6 +80,7 @@ class Dataset(ABC):
         self.feature_names: tuple[str, ...] | None = None
         self.expected_features: tuple[str, ...] | None = None
         self.normalization: Normalization | None = None
+        self.resident_bytes = 0
         self.notices: list[str] = []
         self._bound = False
         self._encoders: list[LabelEncoder] = []

@@ -49,7 +49,16 @@ class IdxDataset(ArrayDataset):
         except DataError as error:
             raise error.located(origin, key) from None
         self.path, self.label_path = images, labels
+        self.resident_bytes = sum(array.nbytes for array in arrays if array is not None and not _is_mapped(array))
         self.origin, self.key = origin, key
+
+
+def _is_mapped(array: npt.NDArray[Any]) -> bool:
+    """Whether the numbers stay in the file."""
+    base: Any = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    return base is not None
 
 
 def labels_beside(images: Path) -> Path | None:

@@ -83,9 +83,8 @@ class BatchLoader:
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory of the ring, the order of the samples and the data set's own scratch."""
-        order = 0 if self._order is None else 8 * self._order.count
-        return sum(slot.bytes for slot in self._slots) + order + self.dataset.scratch_bytes(self.batch_size)
+        """Memory of the ring, the order of the samples, the data set's own scratch, and data that lies in memory."""
+        return loader_bytes(self.dataset, self.batch_size, self._buffer_size)
 
     @property
     def samples_per_epoch(self) -> int | None:
@@ -173,6 +172,15 @@ def ring_bytes(
     return (buffer_size + 1) * batch_size * (4 * features + 8)
 
 
+def loader_bytes(dataset: Dataset, batch_size: int, buffer_size: int) -> int:
+    """What a loader of this data set, bound to a model, takes (`BatchLoader.buffer_bytes`), before there is one."""
+    if dataset.input_dims is None or dataset.label_dims is None:
+        raise ValueError(f"{dataset.name}: bind the data to a model's shapes before counting its memory")
+    count = dataset.sample_count if isinstance(dataset, IndexedDataset) else None
+    ring = ring_bytes(dataset.input_dims, dataset.label_dims, batch_size, buffer_size)
+    return ring + 8 * (count or 0) + dataset.scratch_bytes(batch_size) + dataset.resident_bytes
+
+
 def measure_normalization(dataset: Dataset, method: str, scope: str = "whole") -> Normalization:
     """Read the data set once, in its own order, and measure how to scale its inputs (see `Normalization.measure`).
 
@@ -194,4 +202,4 @@ def measure_normalization(dataset: Dataset, method: str, scope: str = "whole") -
         dataset.normalization = kept
 
 
-__all__ = ["SHUFFLE_KINDS", "Batch", "BatchLoader", "Position", "measure_normalization", "ring_bytes"]
+__all__ = ["SHUFFLE_KINDS", "Batch", "BatchLoader", "Position", "loader_bytes", "measure_normalization", "ring_bytes"]

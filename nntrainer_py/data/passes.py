@@ -63,10 +63,6 @@ class Slot:
         self.indices: Indices = np.full(batch_size, 0, np.int64)
         self.count = 0
 
-    @property
-    def bytes(self) -> int:
-        return sum(array.nbytes for array in (*self.inputs, *self.labels)) + self.indices.nbytes
-
     def batch(self) -> Batch:
         return Batch(self.inputs, self.labels, self.count, self.indices[: self.count])
 

@@ -27,6 +27,11 @@ class Loaders:
     test: BatchLoader | None
     notices: list[str]
 
+    @property
+    def buffer_bytes(self) -> int:
+        """Memory that reading takes, see `BatchLoader.buffer_bytes`."""
+        return sum(loader.buffer_bytes for loader in (self.train, self.valid, self.test) if loader is not None)
+
     def close(self) -> None:
         """Stop threads and give back files."""
         for loader in (self.train, self.valid, self.test):

@@ -9,6 +9,8 @@ import pytest
 from commands import MODEL, command, write_problem
 from shared import shared_files
 
+from nntrainer_py.cli.quantities import amount
+
 
 def test_the_table_and_the_totals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ini = tmp_path / "model.ini"
@@ -84,3 +86,61 @@ def test_the_orders_that_were_tried_are_told_by_inspect_alone(
     ini = write_problem(tmp_path)
     assert "canonical" not in command(capsys, "train", "--check", ini).out
     assert "canonical" in command(capsys, "inspect", ini).out
+
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "model.ini"
+
+
+@pytest.mark.parametrize("budget", [None, "2MB"])
+def test_the_figures_are_those_of_the_run(
+    budget: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--check, nntrainer-inspect and the run itself plan the same bytes, the data buffers among them."""
+    more = [] if budget is None else ["--memory-budget", budget]
+    checked = json.loads(command(capsys, "train", "--check", DIGITS, "--json", *more).out)["memory"]
+    inspected = json.loads(command(capsys, "inspect", DIGITS, "--json", *more).out)["memory"]
+    done = command(capsys, "train", DIGITS, "--epochs", "1", "--out", tmp_path / "run", *more)
+    assert done.code == 0, done.err
+    planned = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))["memory"]["planned"]
+    assert checked == inspected
+    for key in ("total", "data", "arena", "optimizer"):
+        assert checked[key] == planned[key], key
+    # rings of two batches of 64 pixels, 10 classes and a number; 1347 and 450 numbers of samples; blocks for reading
+    block = (1 << 18) // (4 * 74) * 4 * 74
+    rings, order, blocks = 2 * 2 * 32 * (4 * 74 + 8), 8 * (1347 + 450), block + min(block, 450 * 4 * 74)
+    assert planned["data"] == rings + order + blocks
+    if budget is not None:
+        assert planned["total"] <= 2 << 20
+    assert amount(planned["total"]) in done.out
+
+
+def test_data_that_is_not_there_is_counted_as_far_as_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path)
+    whole = json.loads(command(capsys, "train", "--check", ini, "--json").out)
+    assert whole["notes"] == []
+    (tmp_path / "valid.dat").unlink()
+    for module in (("train", "--check"), ("inspect",)):
+        done = command(capsys, *module, ini, "--json")
+        assert done.code == 0, done.err
+        found = json.loads(done.out)
+        (note,) = found["notes"]
+        assert note.startswith("[valid_set] ")
+        assert "valid.dat" in note
+        assert "only the batches kept ready are counted" in note
+        # 40 samples: their numbers, and a block that holds them all
+        assert whole["memory"]["data"] - found["memory"]["data"] == 40 * 8 + 40 * 4 * 7
+    assert "note: [valid_set]" in command(capsys, "train", "--check", ini).out
+
+
+def test_tables_in_memory_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A csv file is parsed once and stays; what it takes is of ours, and under a budget it must fit."""
+    ini = write_problem(tmp_path, MODEL.replace("type = file\npath = train.dat", "type = csv\npath = train.csv"))
+    rows = "".join(f"{n},1,2,3,{n % 3}\n" for n in range(2000))
+    (tmp_path / "train.csv").write_text(rows, encoding="utf-8")
+    raw = json.loads(command(capsys, "train", "--check", write_problem(tmp_path / "raw"), "--json").out)
+    table = json.loads(command(capsys, "train", "--check", ini, "--json").out)
+    assert table["memory"]["data"] - raw["memory"]["data"] >= 2000 * (4 * 5 + 8 + 8)
+    done = command(capsys, "train", "--check", ini, "--memory-budget", "64KB")
+    assert done.code == 2
+    assert "memory_budget: nothing fits" in done.err
+    assert command(capsys, "train", "--check", tmp_path / "raw" / "model.ini", "--memory-budget", "64KB").code == 0

@@ -44,6 +44,7 @@ def test_the_peak_is_the_largest_sum_alive(ini: Path, capsys: pytest.CaptureFixt
 def test_text_and_picture(ini: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     done = command(capsys, "inspect", ini, "--plot", tmp_path / "plan.png")
     assert (done.code, done.err) == (0, "")
+    assert done.out.count("only the batches kept ready are counted") == 2  # the data is not there
     assert "peak of a step" in done.out
     assert "alive then" in done.out
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")

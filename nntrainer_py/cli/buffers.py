@@ -1,0 +1,118 @@
+"""What the data of a run takes in memory: counted from the data where it is there, else from shapes alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from nntrainer_py.cli.command import SeveralErrors
+from nntrainer_py.cli.opening import USES, open_given, open_section
+from nntrainer_py.errors import DataError, MissingExtraError, NNTrainerError, printable
+
+if TYPE_CHECKING:
+    from nntrainer_py.cli.layout import Layout
+    from nntrainer_py.data.dataset import Dataset
+    from nntrainer_py.graph.spec import SectionSpec
+    from nntrainer_py.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class DataBuffers:
+    """Bytes that reading the data takes, and what could not be counted; ``size`` None: there is no data to count."""
+
+    size: int | None
+    notes: tuple[str, ...] = ()
+
+    def noted(self, layout: Layout) -> Layout:
+        """The layout with these notes."""
+        return replace(layout, notes=(*layout.notes, *self.notes))
+
+
+def count_buffers(model: Model, given: dict[str, str]) -> DataBuffers:
+    """The buffers of the files of the command line, by use, and of the data sections, as a training run has them.
+
+    No loader is made and nothing but files that must be parsed is read. Of a section whose data is missing or faulty
+    the batches kept ready are counted, and a note says so. A memory budget takes the sum into account from here on.
+
+    Raises:
+        DataError: a file of the command line is missing, damaged or does not fit; all that is wrong together.
+    """
+    if not model.trainable:
+        return DataBuffers(None)
+    errors: list[NNTrainerError] = []
+    notes: list[str] = []
+    sizes: list[int] = []
+    names: tuple[str, ...] | None = None  # of the classes of the training data
+    for use in USES:
+        path, section = given.get(use), model.spec.datasets.get(use)
+        if path is None:
+            if section is None:
+                continue
+            opening = partial(open_section, section, use)
+        else:
+            opening = partial(open_given, path, section, use)
+        try:
+            opened = opening()
+            try:
+                _bind(model, opened, use, names)
+                names = opened.class_names if use == "train" else names
+                sizes.append(_size(model, opened, section))
+            finally:
+                opened.close()
+        except (DataError, MissingExtraError) as error:
+            if path is not None:
+                errors.append(error)
+                continue
+            notes.append(_note(error, use))
+            sizes.append(_ring(model, section))
+    SeveralErrors.raise_if_any(errors)
+    if not sizes:
+        return DataBuffers(None)
+    keep_to_budget(model, sum(sizes))
+    return DataBuffers(sum(sizes), tuple(notes))
+
+
+def keep_to_budget(model: Model, taken: int) -> None:
+    """Compile again with the bytes that reading the data takes, where a budget counts them; nothing is planned yet.
+
+    The budget counts in batches of data: rounded up.
+    """
+    if model.spec.model.memory_budget is None:
+        return
+    from nntrainer_py.data.loader import ring_bytes
+
+    inputs, labels = _shapes(model)
+    model.compile(data_buffers=-(-taken // ring_bytes(inputs, labels, model.batch_size, 0)))
+
+
+def _bind(model: Model, dataset: Dataset, use: str, names: tuple[str, ...] | None) -> None:
+    model.bind(dataset, class_names=None if use == "train" else names)
+    if use == "train":
+        model.feature_names = dataset.feature_names or model.feature_names
+
+
+def _size(model: Model, dataset: Dataset, section: SectionSpec | None) -> int:
+    from nntrainer_py.data.loader import loader_bytes
+
+    return loader_bytes(dataset, model.batch_size, _ready(section))
+
+
+def _ring(model: Model, section: SectionSpec | None) -> int:
+    from nntrainer_py.data.loader import ring_bytes
+
+    return ring_bytes(*_shapes(model), model.batch_size, _ready(section))
+
+
+def _ready(section: SectionSpec | None) -> int:
+    """Batches that the loader keeps ready."""
+    return 1 if section is None else int(section.settings.buffer_size)
+
+
+def _shapes(model: Model) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    lowered = model.lowered("train")
+    return [value.shape[1:] for value in lowered.inputs], [value.shape[1:] for value in lowered.labels]
+
+
+def _note(error: NNTrainerError, use: str) -> str:
+    return f"[{use}_set] {printable(error.message)}; of this data only the batches kept ready are counted"
