@@ -48,7 +48,7 @@ R = TypeVar("R")
 # NaN and infinity must travel through every kernel, so "nnan" and "ninf" are left out.
 _FASTMATH = {"contract", "nsz", "arcp", "reassoc"}
 
-_SPINS = "1000"  # about 25 microseconds, longer than the pause between two parallel kernels of a step
+_SPINS = "3000"  # about 75 microseconds, longer than the pause between two parallel kernels of a step
 
 KERNELS: dict[str, Kernel[..., Any]] = {}
 """Every kernel of the modules imported so far, by ``module.name``."""
@@ -356,8 +356,11 @@ class Kernel(Generic[P, R]):
         self.parallel = parallel or forks
         self.__doc__ = body.__doc__
         compiler = cast(Any, numba.njit)
+        # Without Numba's runtime a kernel can neither allocate nor count references: the atomic counters of shared
+        # arrays cost more than the arithmetic of short rows, and kept two threads from being faster than one. The
+        # code of prange needs it.
         self.function: Any = compiler(
-            nogil=True, fastmath=_FASTMATH, error_model="numpy", boundscheck=False, parallel=parallel
+            nogil=True, fastmath=_FASTMATH, error_model="numpy", boundscheck=False, parallel=parallel, _nrt=parallel
         )(body)
         self.function._cache = _KernelCache(body, "parallel" if parallel else "forks" if forks else "serial")
         names = [name for name in body.__annotations__ if name != "return"]

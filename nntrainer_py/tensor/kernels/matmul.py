@@ -27,7 +27,7 @@ Rate = npt.NDArray[np.float64]
 
 DEPTH = 256  # inner dimension per block: a packed panel (32 KiB) stays in the first cache
 PANELS = 4  # column panels packed side by side: A is read once per PANELS * COLUMNS columns
-PARALLEL_FLOPS = 12_000_000  # below this one thread is as fast (50 microseconds at 240 GF/s)
+PARALLEL_FLOPS = 1_000_000  # below this one thread is as fast (4 microseconds at 240 GF/s)
 
 
 def matmul_scratch(depth: int, columns: int, parts: int) -> int:

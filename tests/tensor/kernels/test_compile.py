@@ -11,12 +11,15 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import numba
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from nntrainer_py.tensor.kernels import compile as compiler
 from nntrainer_py.tensor.kernels import fork_join, threads
 
+Array = npt.NDArray[np.float32]
 PACKAGE = Path(compiler.__file__).resolve().parents[2]
 HELPER = """from __future__ import annotations
 
@@ -243,6 +246,28 @@ def test_local_functions_are_refused():
         @compiler.kernel()
         def local(x: int) -> int:
             return x
+
+
+def _allocates(x: Array) -> None:
+    x[:] = np.zeros(x.size, np.float32)
+
+
+def test_a_kernel_that_takes_memory_is_refused():
+    made = compiler.Kernel(_allocates, parallel=False, forks=False)
+    with pytest.raises(numba.TypingError, match="empty"):
+        made(np.zeros(3, np.float32))
+
+
+def test_kernels_count_no_references(tmp_path):
+    """Atomic counters of arrays that threads share would cost more than the arithmetic of short rows."""
+    code = (
+        "import numpy as np\nfrom nntrainer_py.tensor.kernels import softmax\n"
+        "x = np.ones((2, 3), np.float32)\nsoftmax.softmax(x, x.copy(), 0, 2)\n"
+        "print(any('NRT_' in text for text in softmax.softmax.function.inspect_llvm().values()))"
+    )
+    environment = os.environ | {"NNTRAINER_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_kernels_are_listed():

@@ -48,7 +48,7 @@ def test_a_programs_own_kernels_still_find_blas() -> None:
     assert run(code).stdout.strip() == "1.0"
 
 
-@pytest.mark.parametrize(("given", "expected"), [({}, "1000"), ({"GOMP_SPINCOUNT": "77"}, "77")])
+@pytest.mark.parametrize(("given", "expected"), [({}, "3000"), ({"GOMP_SPINCOUNT": "77"}, "77")])
 def test_waiting_threads_spin_as_long_as_we_or_the_user_say(given: dict[str, str], expected: str) -> None:
     code = (
         "import os\nfrom nntrainer_py.tensor.kernels import threads\n"
