@@ -44,7 +44,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "fused_update": ("matmul_descent",),
     "random": ("dropout",),
-    "preprocess": ("normalize_batch", "standardize_sample", "unit_length", "flip"),
+    "preprocess": ("normalize_batch", "standardize_sample", "unit_length", "flip", "translate"),
     "pooling": (
         "max_pool",
         "max_pool_derivative",
@@ -93,6 +93,13 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "regression_sums",
     ),
     "update": ("sgd", "momentum", "adam", "rmsprop", "adagrad", "lion", "lamb", "global_norm", "clip_scale"),
+    "resample": ("bilinear", "bilinear_derivative"),
+    "neighbours": ("centroid_distance", "centroid_update", "neighbour_votes", "neighbour_store"),
+    "recurrent": ("rnn", "rnn_derivative", "lstm", "lstm_derivative", "gru", "gru_derivative"),
+    "recurrent_gradient": ("recurrent_gradient",),
+    "attention": ("attention", "attention_derivative"),
+    "mol_attention": ("mol_scores", "mol_scores_derivative"),
+    "zoneout": ("zoneout", "zoneout_derivative"),
     "opaque": ("accumulate",),
 }
 _FILES = {kind: file for file, kinds in FAMILIES.items() for kind in kinds}

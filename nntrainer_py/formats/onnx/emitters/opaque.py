@@ -1,4 +1,4 @@
-"""What is left to do around a user's layer: gradients that it wrote are added to a target. Its own code stays at home."""
+"""What is not a user's own code: handing a value to a gradient target."""
 
 from __future__ import annotations
 

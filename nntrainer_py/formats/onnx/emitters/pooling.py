@@ -50,7 +50,8 @@ class _Window:
             np.minimum(self.corners(axis) + self.kernel[axis], self.size[axis]) - np.maximum(self.corners(axis), 0)
             for axis in (0, 1)
         )
-        return (rows[:, None] * columns[None, :]).astype(np.float32)
+        made: NDArray[np.float32] = (rows[:, None] * columns[None, :]).astype(np.float32)
+        return made
 
 
 def max_pool(e: Emission) -> dict[str, Term]:

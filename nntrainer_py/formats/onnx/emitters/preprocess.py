@@ -1,6 +1,8 @@
-"""Scaling and mirroring of input samples."""
+"""Scaling, mirroring and shifting of input samples."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from nntrainer_py.formats.onnx.builder import Term
 from nntrainer_py.formats.onnx.emission import Emission, Emitter
@@ -38,7 +40,7 @@ def unit_length(e: Emission) -> dict[str, Term]:
 
 def flip(e: Emission) -> dict[str, Term]:
     x = e.read("x")
-    bits = random_bits(e, x.shape[0], 4)
+    bits = random_bits(e, x.shape[0], 4, int(e.attributes["draw"]))
     for word, axis, allowed in ((0, 3, "across"), (1, 2, "down")):
         if e.attributes[allowed]:
             chosen = (bits.slice(1, word, word + 1) < _HALF).reshape(x.shape[0], 1, 1, 1)
@@ -46,4 +48,31 @@ def flip(e: Emission) -> dict[str, Term]:
     return {"out": x}
 
 
-EMITTERS: dict[str, Emitter] = {f.__name__: f for f in (normalize_batch, standardize_sample, unit_length, flip)}
+def _shifts(e: Emission, word: Term, size: int) -> Term:
+    """A matrix for each sample, [N, 1, size, size], that shifts an axis by the share that its random word says."""
+    samples = word.shape[0]
+    shift = (word.cast("float64") * 2.0**-31 - 1.0) * (float(e.attributes["share"]) * size)
+    whole = (-shift).apply("Floor")
+    share = (-shift - whole).cast("float32").reshape(samples, 1, 1, 1)
+    cells = e.graph.constant(np.arange(size, dtype=np.int64))
+    place = whole.cast("int64").reshape(samples, 1, 1, 1) + cells.reshape(size, 1)
+
+    def chosen(index: Term) -> Term:
+        """1 where a cell stands at ``index`` of the picture mirrored at its edges."""
+        wrapped = index.binary("Mod", 2 * size)
+        return (wrapped < size).where(wrapped, 2 * size - 1 - wrapped).equals(cells).cast("float32")
+
+    return chosen(place) * (1.0 - share) + chosen(place + 1) * share
+
+
+def translate(e: Emission) -> dict[str, Term]:
+    x = e.read("x")
+    bits = random_bits(e, x.shape[0], 4, int(e.attributes["draw"]))
+    right = _shifts(e, bits.slice(1, 0, 1), x.shape[3])
+    down = _shifts(e, bits.slice(1, 1, 2), x.shape[2])
+    return {"out": down @ (x @ right.transpose(0, 1, 3, 2))}
+
+
+EMITTERS: dict[str, Emitter] = {
+    f.__name__: f for f in (normalize_batch, standardize_sample, unit_length, flip, translate)
+}

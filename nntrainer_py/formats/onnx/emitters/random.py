@@ -39,15 +39,15 @@ def philox(words: tuple[Term, Term, Term, Term], key: int) -> tuple[Term, Term, 
     return c0, c1, c2, c3
 
 
-def random_bits(e: Emission, samples: int, count: int) -> Term:
-    """32 random bits for each of ``count`` elements of each sample: uint64 [samples, count]."""
+def random_bits(e: Emission, samples: int, count: int, draw: int) -> Term:
+    """32 random bits for each of ``count`` elements of each sample, by the key of ``e``: uint64 [samples, count]."""
     graph, groups = e.graph, -(-count // 4)
     element = graph.constant(np.arange(groups, dtype=np.uint64).reshape(1, groups))
     offset = e.counter(StepState.OFFSET).reshape(1, 1)
     sample = _low((offset + graph.constant(np.arange(samples, dtype=np.int64).reshape(samples, 1))).cast("uint64"))
     step = _low(e.counter(StepState.STEP).reshape(1, 1).cast("uint64"))
-    draw = graph.constant([[int(e.attributes["draw"]) & _WORD]], "uint64")
-    words = philox((element, sample, step, draw), int(e.attributes["key"]))
+    number = graph.constant([[draw & _WORD]], "uint64")
+    words = philox((element, sample, step, number), int(e.attributes["key"]))
     first, *others = (word.expand(samples, groups).reshape(samples, groups, 1) for word in words)
     return first.concat(2, *others).reshape(samples, 4 * groups).slice(1, 0, count)
 
@@ -55,7 +55,7 @@ def random_bits(e: Emission, samples: int, count: int) -> Term:
 def dropout(e: Emission) -> dict[str, Term]:
     x, rate = e.read("x"), float(e.attributes["rate"])
     scale = 0.0 if rate >= 1.0 else 1.0 / (1.0 - rate)
-    bits = random_bits(e, x.shape[0], x.size // x.shape[0]).reshape(*x.shape)
+    bits = random_bits(e, x.shape[0], x.size // x.shape[0], int(e.attributes["draw"])).reshape(*x.shape)
     return {"out": (bits < threshold_of(rate)).where(0.0, x * scale)}
 
 
