@@ -32,7 +32,7 @@ class Planning:
     _on_file: dict[str, Slot] | None = None  # by name of the weight or state; None: not decided yet
     _base: int = 0  # bytes of the file that belong to these
     _kept: dict[str, int] = field(default_factory=dict)  # bytes of the weights and state that stay in memory
-    _ring: int = 0  # bytes of the data loaders
+    _ring: int = 0  # bytes of the data loaders, for the largest batch that was planned
 
     @property
     def undecided(self) -> bool:
@@ -55,13 +55,15 @@ class Planning:
                 self._kept.setdefault(name, aligned(nbytes))
         names = what or [""] * len(lowered)
         tasks = [_task(one, name) for one, name in zip(lowered, names, strict=True)]
+        ring = max(self._ring, *(self._ring_bytes(one) for one in lowered))
         made = compile_together(
             tasks,
-            other=self._other_bytes(lowered) if self.options.budget is not None else 0,
+            other=ring + self._kept_beside(tasks) if self.options.budget is not None else 0,
             on_file=self._on_file,
             fixed=(held or {}).keys(),
             options=self.options,
         )
+        self._ring = ring
         if self._on_file is None:
             self._on_file = {value.name: slot for one in made for value, slot in one.on_file.items()}
             for slot in self._on_file.values():
@@ -97,17 +99,15 @@ class Planning:
             self.file.reserve(self._base)
         return {value: names[value.name] for value in persistent(lowered) if value.name in names}
 
-    def _other_bytes(self, lowered: Sequence[Lowered]) -> int:
-        """Batches of the data loaders, and what other plans keep in memory: the optimizer's state during evaluation.
+    def _kept_beside(self, tasks: Sequence[Task]) -> int:
+        """What other plans keep in memory: the optimizer's state during an evaluation planned by itself."""
+        here = {value.name for task in tasks for value in task.persistent}
+        return sum(size for name, size in self._kept.items() if name not in here)
 
-        The loaders take what the largest batch takes, also while a smaller one is computed.
-        """
-        here = {value.name for one in lowered for value in persistent(one)}
-        others = sum(size for name, size in self._kept.items() if name not in here)
-        for one in lowered if self.data_buffers > 0 else ():
-            inputs, labels = ([value.shape[1:] for value in values] for values in (one.inputs, one.labels))
-            self._ring = max(self._ring, ring_bytes(inputs, labels, one.batch, self.data_buffers - 1))
-        return others + self._ring
+    def _ring_bytes(self, lowered: Lowered) -> int:
+        """Batches of the data loaders, which take what the largest takes, also while a smaller one is computed."""
+        inputs, labels = ([value.shape[1:] for value in values] for values in (lowered.inputs, lowered.labels))
+        return ring_bytes(inputs, labels, lowered.batch, self.data_buffers - 1) if self.data_buffers > 0 else 0
 
 
 def _task(lowered: Lowered, what: str = "") -> Task:

@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from memory.nets import NETS, model, step
+from memory.nets import NETS, model, step, trained
 
 from nntrainer_py.errors import PlanError
-from nntrainer_py.memory.compile import FREE_SHARE, CompiledMemory, MemoryOptions, compile_memory
+from nntrainer_py.memory import compile as compile_module
+from nntrainer_py.memory.compile import FREE_SHARE, MemoryOptions, compile_memory
 from nntrainer_py.memory.listing import Borders, Listing
 from nntrainer_py.memory.order import derivative_first, frugal, is_valid
+from nntrainer_py.memory.outcome import CompiledMemory
+from nntrainer_py.memory.plan import MemoryPlan
+from nntrainer_py.memory.planner import validate
 from nntrainer_py.memory.recompute import remake, repeatable, stable
 from nntrainer_py.model import Model
 from nntrainer_py.training.engine import persistent, transient
@@ -112,6 +116,139 @@ def test_the_optimizers_state_counts_while_evaluating(tmp_path: Path) -> None:
     compiled = model("mlp", tmp_path).compile(8, threads=1, memory_budget=1 << 30, data_buffers=0).compiled
     training, evaluating = compiled.memory("train", 8).report, compiled.memory("evaluate", 8).report
     assert training.resident == evaluating.resident
+
+
+def hopeless(name: str, folder: Path, batch: int = 8, **options: Any) -> PlanError:
+    """The refusal of one byte."""
+    with pytest.raises(PlanError) as caught:
+        model(name, folder).compile(batch, threads=1, memory_budget=1, data_buffers=0, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("swap", [False, None])
+def test_every_budget_from_the_smallest_on_is_accepted(name: str, swap: bool | None, tmp_path: Path) -> None:
+    made = model(name, tmp_path)
+    floor = hopeless(name, tmp_path, swap=swap).smallest
+    with pytest.raises(PlanError) as caught:
+        made.compile(8, threads=1, memory_budget=floor - 1, data_buffers=0, swap=swap)
+    assert caught.value.smallest == floor
+    plain = made.compile(8, threads=1, data_buffers=0).compiled.memory("train", 8).report.total
+    for percent in range(0, 101, 10):
+        budget = floor + (plain - floor) * percent // 100
+        compiled = made.compile(8, threads=1, memory_budget=budget, data_buffers=0, swap=swap).compiled
+        for mode in ("train", "evaluate", "predict"):
+            assert compiled.memory(mode, 8).report.total <= budget
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_smaller_batch_never_needs_more_whatever_came_before(name: str, tmp_path: Path) -> None:
+    floor = hopeless(name, tmp_path).smallest
+    for options in ({}, {"memory_budget": floor}, {"swap": True, "swap_folder": str(tmp_path)}):
+        made = model(name, tmp_path).compile(8, threads=1, data_buffers=0, **options).compiled
+        for mode in ("train", "evaluate", "predict"):
+            small = [made.memory(mode, batch) for batch in range(1, 8)]  # before the full batch is asked for
+            full = made.memory(mode, 8)
+            assert all(one.report.total <= full.report.total for one in small)
+            assert [[move.kind for move in one.report.moves] for one in small] == [
+                [move.kind for move in full.report.moves]
+            ] * 7
+            for one in small:
+                validate(one.plan.requests, one.plan.placement)
+
+
+def test_the_places_of_the_larger_batch_serve_where_no_better_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = model("resnet", tmp_path).compile(8, threads=1, swap=True, swap_folder=str(tmp_path), poison=True)
+    full = whole.compiled.memory("train", 8)
+    place = compile_module.plan
+
+    def wasteful(operations: Any, **given: Any) -> MemoryPlan:
+        return place(operations, **{**given, "reuse": False})
+
+    monkeypatch.setattr(compile_module, "plan", wasteful)
+    small = whole.compiled.memory("train", 5)
+    assert small.plan.placement.method == "that of the larger batch"
+    assert small.plan.arena <= full.plan.arena
+    validate(small.plan.requests, small.plan.placement)
+    offsets = [small.plan.offsets[id(buffer)] for buffer in small.plan.buffers]
+    assert offsets == [full.plan.offsets[id(buffer)] for buffer in full.plan.buffers]
+    monkeypatch.undo()
+    apart = model("resnet", tmp_path).compile(8, threads=1, reuse=False, in_place=False, recompute=False)
+    assert trained(whole, batches=(5, 5)) == trained(apart, batches=(5, 5))
+
+
+def test_a_budget_holds_for_evaluation_after_training(tmp_path: Path) -> None:
+    """Which weights live on file is settled for all modes together."""
+    floor = hopeless("lstm", tmp_path).smallest
+    made = model("lstm", tmp_path)
+    made.compile(8, threads=1, memory_budget=floor, data_buffers=0, swap_folder=str(tmp_path))
+    rng = np.random.default_rng(0)
+    step(made, 8, rng)
+    step(made, 3, rng)
+    x = rng.standard_normal((20, 1, 9, 24)).astype(np.float32)
+    made.evaluate(x, np.arange(20) % 10)
+    made.predict(x)
+    engine = made.compiled.engine
+    assert engine.store.nbytes + engine.arena.size <= floor
+
+
+def test_a_larger_batch_may_be_refused(tmp_path: Path) -> None:
+    made = model("mlp", tmp_path)
+    made.compile(8, threads=1, memory_budget=hopeless("mlp", tmp_path).smallest, data_buffers=0)
+    x = np.zeros((4096, 96), np.float32)
+    assert made.predict(x).shape[0] == 4096  # in batches of 8
+    with pytest.raises(PlanError, match="The budget was kept for batches of up to 8 samples, this one has 4096"):
+        made.predict(x, batch_size=4096)
+    assert made.predict(x[:3]).shape[0] == 3
+
+
+def test_a_budget_for_inference_alone(tmp_path: Path) -> None:
+    """Training needs more: it is left out by the option, or where nobody compiled the model for training."""
+    least = hopeless("mlp", tmp_path, training=False).smallest
+    assert least < hopeless("mlp", tmp_path).smallest
+    made = model("mlp", tmp_path)
+    made.compile(8, threads=1, memory_budget=least, data_buffers=0, training=False, swap_folder=str(tmp_path))
+    x = np.zeros((8, 96), np.float32)
+    assert np.isfinite(made.predict(x)).all()
+    with pytest.raises(PlanError):
+        made.compiled.memory("train", 8)
+    path = tmp_path / "budget.ini"
+    path.write_text(NETS["mlp"].replace("[Model]\n", f"[Model]\nmemory_budget = {least + 8000}\n", 1), encoding="utf-8")
+    opened = Model.from_ini(path)
+    assert np.isfinite(opened.predict(x)).all()
+    with pytest.raises(PlanError):
+        opened.train_on_batch(x, np.zeros(8, int))
+    with pytest.raises(PlanError, match=r"budget.ini:2: \[Model\] memory_budget: nothing fits"):
+        Model.from_ini(path).compile()
+
+
+def test_weights_in_memory_do_not_go_to_the_file_later(tmp_path: Path) -> None:
+    """Layers that are freed make a new plan beside weights that are where they are."""
+    made = model("mlp", tmp_path)
+    floor = hopeless("mlp", tmp_path).smallest
+    made.set_trainable(False, "a", "b")
+    made.compile(8, threads=1, memory_budget=floor + 60000, data_buffers=0, swap_folder=str(tmp_path))
+    rng = np.random.default_rng(0)
+    step(made, 8, rng)
+    assert made.compiled.planning.file is None
+    made.set_trainable(True)
+    memory = made.compiled.memory("train", 8)
+    on_file = {value.name for value in memory.on_file}
+    assert on_file
+    assert not on_file & set(made.compiled.engine.store.arrays)
+    expected = model("mlp", tmp_path)
+    expected.set_trainable(False, "a", "b")
+    expected.compile(8, threads=1)
+    again = np.random.default_rng(0)
+    step(expected, 8, again)
+    expected.set_trainable(True)
+    assert step(made, 8, rng) == step(expected, 8, again)
+    for name, array in expected.weights().items():
+        assert made.weights()[name].tobytes() == array.tobytes(), name
+    engine = made.compiled.engine
+    assert engine.store.nbytes + engine.arena.size <= memory.report.budget
 
 
 def test_nothing_is_made_again_from_weights_that_have_changed(tmp_path: Path) -> None:
