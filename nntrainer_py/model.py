@@ -338,6 +338,7 @@ class Model:
         dataset = x if isinstance(x, Dataset) else self._unlabelled(x)
         dataset.normalization = dataset.normalization or self.normalization
         self.bind(dataset, labels=False)
+        size = min(size, dataset.sample_count or size)
         made = [self._forward(batch.inputs, batch.count) for batch in BatchLoader(dataset, size, buffer_size=0)]
         joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
         return joined[0] if len(joined) == 1 else joined
@@ -366,8 +367,9 @@ class Model:
         dataset = as_dataset(*self._in_order(x, y))
         dataset.normalization = dataset.normalization or self.normalization
         self.bind(dataset, class_names=self.class_names)
+        size = whole("batch_size", batch_size, self._batch)
         return evaluate_batches(
-            self.compiled, BatchLoader(dataset, whole("batch_size", batch_size, self._batch), buffer_size=0)
+            self.compiled, BatchLoader(dataset, min(size, dataset.sample_count or size), buffer_size=0)
         )
 
     def save(self, path: str | os.PathLike[str], *, training_state: bool | None = None) -> None:

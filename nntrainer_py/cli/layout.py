@@ -172,7 +172,7 @@ def layout_of(model: Model, name: str, data: int | None = None, *, training: boo
         losses=tuple(node.layer.keyword for node in graph.nodes if node.layer.is_loss),
         piece=piece if piece is not None and piece < batch else None,
         choices=tuple(made.report.lines()),
-        notes=_notes(model),
+        notes=(*_notes(model), *_too_much(memory.total)),
     )
 
 
@@ -185,6 +185,15 @@ def _notes(model: Model) -> tuple[str, ...]:
         if not there
     ]
     return (f"the model has no {' and no '.join(missing)}: planned for inference",)
+
+
+def _too_much(total: int) -> tuple[str, ...]:
+    from nntrainer_py.memory.machine import machine_memory
+
+    there = machine_memory()
+    if there is None or total <= there:
+        return ()
+    return (f"the planned memory, {amount(total)}, is more than this machine has ({amount(there)})",)
 
 
 def _rows(graph: Graph, lowered: Lowered, plan: MemoryPlan) -> tuple[LayerRow, ...]:

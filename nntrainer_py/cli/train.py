@@ -158,6 +158,8 @@ class Preparation:
         if not arguments.quiet:
             notify(self.loaders.notices)
         self.layout = planned(self.model, Path(arguments.model).name, self.loaders.buffer_bytes)
+        if not arguments.quiet:
+            notify(self.layout.notes)
         self.folder.require_space(_bytes_written(self.model))
         if start is not None:
             start.load()

@@ -20,7 +20,8 @@ from nntrainer_py.data.passes import (
     ThreadedPass,
     check_count,
 )
-from nntrainer_py.errors import DataError
+from nntrainer_py.errors import DataError, PlanError
+from nntrainer_py.memory.machine import machine_memory
 
 SHUFFLE_KINDS = ("counter", "nntrainer")
 _MEASURED_BYTES = 1 << 20
@@ -41,6 +42,7 @@ class BatchLoader:
         shuffle_kind: "counter" (a function of seed and epoch) or "nntrainer" (its own shuffle, state over the epochs).
 
     Raises:
+        PlanError: the machine has not the memory for the buffers.
         DataError: no sample, or with ``drop_last`` not even one full batch. While iterating: whatever went wrong in the
             background, with its text.
     """
@@ -76,6 +78,7 @@ class BatchLoader:
         elif shuffle:
             self.notices.append(f"{dataset.name}: samples come in the order of their source, they are not shuffled")
         self._buffer_size = buffer_size
+        _require_memory(dataset, loader_bytes(dataset, batch_size, buffer_size), batch_size)
         slots = buffer_size + 1  # one is with the caller
         self._slots = [Slot(dataset, batch_size) for _ in range(slots)]
         self._position = Position()
@@ -162,6 +165,16 @@ class BatchLoader:
             source = StreamSource(self.dataset, position, self.batch_size, self.drop_last)
         kind = ThreadedPass if self._buffer_size else Pass
         return kind(source, self._slots, position)
+
+
+def _require_memory(dataset: Dataset, needed: int, batch_size: int) -> None:
+    """PlanError for buffers that the machine cannot hold; one that promises more than it has would end us later."""
+    there = machine_memory()
+    if there is not None and needed > there:
+        raise PlanError(
+            f"{dataset.name}: batches of {batch_size} samples take {needed} bytes of memory, the machine has {there}; "
+            "choose a smaller batch size"
+        )
 
 
 def ring_bytes(

@@ -15,6 +15,7 @@ from typing import Any
 from nntrainer_py.errors import DescriptionError, Fault, UsageError
 from nntrainer_py.graph import figures
 from nntrainer_py.graph.fusion import fuse
+from nntrainer_py.graph.limits import require_addressable, require_addressable_values
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter, Weight
 from nntrainer_py.memory.listing import forward_end
@@ -120,6 +121,7 @@ def _finalize_node(
     context = FinalizeContext(node.layer, tuple(dims), training, node.outputs, shared=shared.get(group))
     with nullcontext() if node.layer.emits else users_code(f"[{node.name}] finalize"):
         node.layer.finalize(context)
+    require_addressable((*dims, *context.outputs, *(weight.dim for weight in context.weights)))
     if group not in shared:
         shared[group] = context.weights
         for weight in context.weights:
@@ -187,6 +189,7 @@ class Lowering:
             wanted += [target.value for target in self.targets.values()]
             wanted += [value for values in self.derivatives.values() for value in values if value is not None]
         operations = drop_dead(self.emitter.operations, wanted)
+        require_addressable_values(operations)
         return Lowered(
             operations=fuse(operations, wanted) if self.fusion else operations,
             inputs=self.inputs,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from nntrainer_py.tensor.kernels import activation, activation_derivative, activation_parallel, elementwise
 from nntrainer_py.tensor.kernels.activation_parallel import CHUNK
@@ -147,7 +146,7 @@ class Copy(OperationKind):
     def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
         x = reads["x"]
         shape = tuple(attributes.get("shape", x.shape))
-        if int(np.prod(shape)) != x.size:
+        if math.prod(shape) != x.size:
             raise ValueError(f"a copy of {x.shape} as {shape}")
         return {"out": Spec(shape, x.dtype)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from typing import Any
 
@@ -95,7 +96,7 @@ class Emitter:
             accumulate, out.started = out.started, True
             writes = {"out": out.value}
             expected = specs["out"].shape
-            if int(np.prod(expected)) != out.value.size:
+            if math.prod(expected) != out.value.size:
                 raise ValueError(f"{kind_name}: makes {expected}, the target is {out.value.shape}")
         else:
             key = self._key(declared, reads, attributes) if declared.pure and out is None else None
