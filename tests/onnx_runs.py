@@ -10,6 +10,12 @@ import numpy as np
 import pytest
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+#: kinds whose operands hang together: tested in the rows of the layers (formats/onnx/test_layers.py), not one by one
+OF_LAYERS = {
+    "rnn", "rnn_derivative", "lstm", "lstm_derivative", "gru", "gru_derivative", "recurrent_gradient",
+    "attention", "attention_derivative", "mol_scores", "mol_scores_derivative", "zoneout", "zoneout_derivative",
+    "neighbour_store", "neighbour_votes", "centroid_update", "centroid_distance",
+}  # fmt: skip
 
 _ABSENT = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
 NEEDS_ONNX = pytest.mark.skipif(bool(_ABSENT), reason=f"not installed: {', '.join(_ABSENT)}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import close
-from onnx_runs import NEEDS_ONNX, Session
+from onnx_runs import NEEDS_ONNX, OF_LAYERS, Session
 from reference import Interpreter
 
 from nntrainer_py.formats.onnx import emission
@@ -290,6 +290,9 @@ def _moves() -> list[Row]:
     a, b = normal(2, 3, 4, 5), normal(2, 3, 4, 5)
     index = whole(4, 2, 3, 6, 5)
     rows = [
+        Row("bilinear", {"x": a}, {"scale": (2, 3)}),
+        Row("bilinear", {"x": normal(1, 2, 1, 4)}, {"scale": (3, 1)}),
+        Row("bilinear_derivative", {"g": normal(2, 3, 4, 9)}, {"scale": (2, 3)}),
         Row("add_n", {"x0": a, "x1": b, "x2": normal(2, 3, 4, 5)}),
         Row("zeros", {}, {"shape": (2, 1, 3, 4)}),
         Row("copy", {"x": a}, exact=True),
@@ -350,6 +353,8 @@ def _random() -> list[Row]:
         Row("dropout", {"x": normal(2, 1, 1, 4099)}, {"key": other, "draw": 70000, "rate": 0.9}),
         *(Row("flip", {"x": normal(9, 2, 3, 4)}, {"key": key, "draw": 2, "across": a, "down": b}, exact=True)
           for a, b in ((True, True), (True, False), (False, True))),
+        Row("translate", {"x": normal(7, 2, 5, 9)}, {"key": key, "draw": 1, "share": 0.3}),
+        Row("translate", {"x": normal(3, 1, 4, 3)}, {"key": other, "draw": 0, "share": 1.0}),
         Row("normalize_batch", {"x": x}),
         Row("normalize_batch", {"x": 0 * x + 2}),
         Row("standardize_sample", {"x": np.concatenate([x, 0 * x[:1] + 0.1])}),
@@ -425,7 +430,14 @@ def test_emitter_agrees_with_the_twin(row: Row) -> None:
 
 def test_every_emitter_has_a_row_and_every_row_an_emitter() -> None:
     listed = {kind for kinds in emission.FAMILIES.values() for kind in kinds}
-    assert {row.kind for row in ROWS} == listed
+    assert {row.kind for row in ROWS} | OF_LAYERS == listed
+    assert not {row.kind for row in ROWS} & OF_LAYERS
+
+
+def test_only_a_users_own_code_cannot_leave() -> None:
+    listed = {kind for kinds in emission.FAMILIES.values() for kind in kinds}
+    known = {kind for kinds in catalogue.FAMILIES.values() for kind in kinds}
+    assert known - listed == {"opaque", "user_activation", "user_activation_derivative", "user_update"}
 
 
 def test_table_and_files_agree() -> None:
