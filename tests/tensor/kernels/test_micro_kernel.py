@@ -1,4 +1,7 @@
-"""The micro-kernel's tile for each processor, and its code for aarch64, which this machine can generate but not run."""
+"""The micro-kernel's tile for each processor, and its code for aarch64, which any machine can generate.
+
+``.ci/aarch64`` runs the kernels there, in an emulator.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +73,17 @@ def multiplies(lines):
     return sum(line.startswith("fmla") for line in lines)
 
 
-def test_aarch64_keeps_the_tile_in_registers(monkeypatch):
-    text = assembly(monkeypatch, (6, 4, 4), micro_kernel._product_function, "aarch64-linux-gnu", "cortex-a76")
-    inner = [lines for lines in loops(text) if multiplies(lines) == 24]  # 6 rows of 4 vectors
-    assert inner
-    assert not [line for line in min(inner, key=len) if line.startswith(("str", "stp"))]  # nothing is spilled
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("cpu", ["generic", "cortex-a76", "neoverse-v1"])  # the last one has SVE
+def test_aarch64_keeps_the_tile_in_registers(monkeypatch, indexed, cpu):
+    def emit(module):
+        return micro_kernel._product_function(module, indexed)
+
+    text = assembly(monkeypatch, (6, 4, 4), emit, "aarch64-linux-gnu", cpu)
+    for rows in (6, 4, 2, 1):
+        inner = [lines for lines in loops(text) if multiplies(lines) == 4 * rows]  # rows of 4 vectors
+        assert inner, rows
+        assert not [line for line in min(inner, key=len) if line.startswith(("str", "stp"))]  # nothing is spilled
 
 
 def test_aarch64_dot_kernel_multiplies_and_adds_at_once(monkeypatch):
