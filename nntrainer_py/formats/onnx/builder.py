@@ -145,7 +145,7 @@ class GraphBuilder:
         def border(of: Border) -> Any:
             return helper.make_tensor_value_info(of.name, helper.np_dtype_to_tensor_dtype(np.dtype(of.dtype)), of.shape)
 
-        nodes = [helper.make_node(n.operator, n.inputs, n.outputs, **n.attributes) for n in self.nodes]
+        nodes = [helper.make_node(n.operator, n.inputs, n.outputs, n.outputs[0], **n.attributes) for n in self.nodes]
         arrays = [numpy_helper.from_array(array, key) for key, array in self.arrays.items()]
         borders = [border(of) for of in self.inputs], [border(of) for of in self.outputs]
         graph = helper.make_graph(nodes, name, *borders, initializer=arrays)

@@ -1,7 +1,8 @@
-"""dropout, with the very mask that our kernels draw: Philox4x32-10 in unsigned 64-bit arithmetic.
+"""dropout, with the very mask that our kernels draw: Philox4x32-10 in signed 64-bit arithmetic.
 
-The formula stands in nntrainer_py/tensor/rng.py. All its words are below 2^32 and kept in uint64, so that a product of
-two is whole; ONNX has multiplication, shifts and bit-wise operators for that type.
+The formula stands in nntrainer_py/tensor/rng.py. Words below 2^32 are kept in int64, the one wide integer for which every
+runtime has multiplication and comparison. A product of two words is made from the halves of one, so that nothing
+overflows.
 """
 
 from __future__ import annotations
@@ -19,34 +20,42 @@ _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _ROUNDS = 10
 
 
-def _low(term: Term) -> Term:
-    return term.binary("BitwiseAnd", _WORD)
+def _low(term: Term, bits: int = 32) -> Term:
+    return term.binary("BitwiseAnd", (1 << bits) - 1)
 
 
-def _high(term: Term) -> Term:
-    return term.binary("BitShift", 32, direction="RIGHT")
+def _high_half(term: Term) -> Term:
+    """Without the lowest 16 bits."""
+    return term.binary("Div", 1 << 16)
+
+
+def _product(word: Term, factor: int) -> tuple[Term, Term]:
+    """The upper and the lower 32 bits of a word times a constant below 2^32."""
+    lower = _low(word, 16) * factor
+    upper = _high_half(word) * factor + _high_half(lower)  # below 2^49
+    return _high_half(upper), _low(upper, 16) * (1 << 16) + _low(lower, 16)
 
 
 def philox(words: tuple[Term, Term, Term, Term], key: int) -> tuple[Term, Term, Term, Term]:
-    """Four random words (uint64, below 2^32) of four counter words that broadcast against each other."""
+    """Four random words (int64, below 2^32) of four counter words that broadcast against each other."""
     c0, c1, c2, c3 = words
     k0, k1 = key & _WORD, key >> 32 & _WORD
     for _ in range(_ROUNDS):
-        p0, p1 = c0 * _M0, c2 * _M1
-        c0, c1 = _high(p1).binary("BitwiseXor", c1).binary("BitwiseXor", k0), _low(p1)
-        c2, c3 = _high(p0).binary("BitwiseXor", c3).binary("BitwiseXor", k1), _low(p0)
+        (high0, low0), (high1, low1) = _product(c0, _M0), _product(c2, _M1)
+        c0, c1 = high1.binary("BitwiseXor", c1).binary("BitwiseXor", k0), low1
+        c2, c3 = high0.binary("BitwiseXor", c3).binary("BitwiseXor", k1), low0
         k0, k1 = (k0 + _W0) & _WORD, (k1 + _W1) & _WORD
     return c0, c1, c2, c3
 
 
 def random_bits(e: Emission, samples: int, count: int, draw: int) -> Term:
-    """32 random bits for each of ``count`` elements of each sample, by the key of ``e``: uint64 [samples, count]."""
+    """32 random bits for each of ``count`` elements of each sample, by the key of ``e``: int64 [samples, count]."""
     graph, groups = e.graph, -(-count // 4)
-    element = graph.constant(np.arange(groups, dtype=np.uint64).reshape(1, groups))
+    element = graph.constant(np.arange(groups, dtype=np.int64).reshape(1, groups))
     offset = e.counter(StepState.OFFSET).reshape(1, 1)
-    sample = _low((offset + graph.constant(np.arange(samples, dtype=np.int64).reshape(samples, 1))).cast("uint64"))
-    step = _low(e.counter(StepState.STEP).reshape(1, 1).cast("uint64"))
-    number = graph.constant([[draw & _WORD]], "uint64")
+    sample = _low(offset + graph.constant(np.arange(samples, dtype=np.int64).reshape(samples, 1)))
+    step = _low(e.counter(StepState.STEP).reshape(1, 1))
+    number = graph.constant([[draw & _WORD]], "int64")
     words = philox((element, sample, step, number), int(e.attributes["key"]))
     first, *others = (word.expand(samples, groups).reshape(samples, groups, 1) for word in words)
     return first.concat(2, *others).reshape(samples, 4 * groups).slice(1, 0, count)
