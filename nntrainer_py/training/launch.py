@@ -53,7 +53,7 @@ def launch(threads: int, *, numpy_inside: bool = False) -> Iterator[None]:
             with _blas().limit(limits=1, user_api="blas") if numpy_inside else nullcontext():
                 yield
         finally:
-            if threads > 1:
+            if threads > 1 and before != threads:
                 _pool().set_threads(before)
 
 

@@ -18,6 +18,7 @@ from nntrainer_py.tensor.kernels.micro_kernel import (
     RELU,
     ROWS,
     product,
+    product_packing,
     transpose,
 )
 from nntrainer_py.tensor.kernels.vectors import copy_run
@@ -119,8 +120,12 @@ def _block(
     depth: int,
     k0: int,
     mode: int,
+    factor: np.float32,
 ) -> None:
-    """Rows row0..row1 of one block of columns for one block of the inner dimension; ``packed`` holds B's panels."""
+    """Rows row0..row1 of one block of columns for one block of the inner dimension; ``packed`` holds B's panels.
+
+    ``direct`` 1: B is read where it lies; 2: it is times ``factor``, and the first ROWS rows pack it.
+    """
     tile = packed + 4 * depth * ((columns + COLUMNS - 1) // COLUMNS) * COLUMNS
     for i in range(row0, row1, ROWS):
         rows = min(ROWS, row1 - i)
@@ -134,10 +139,14 @@ def _block(
             init, ldi = target, n
             if bias != 0:
                 init, ldi = bias + 4 * j, 0
-            if direct != 0:
+            panel, step_b = packed + 4 * depth * j, COLUMNS
+            if direct == 2 and i == row0:
+                product_packing(
+                    width, depth, source, step_i, step_k, b + 4 * j, ldb, target, n, init, ldi, mode, factor, panel
+                )
+                continue
+            if direct == 1:
                 panel, step_b = b + 4 * j, ldb
-            else:
-                panel, step_b = packed + 4 * depth * j, COLUMNS
             multiply_rows(rows, width, depth, source, step_i, step_k, panel, step_b, target, n, init, ldi, mode)
 
 
@@ -186,7 +195,12 @@ def matmul_part(
         j0 = panel * COLUMNS
         columns = min(many * COLUMNS, n - j0)
         # Few rows read B too seldom to repay packing; a last narrow panel has no COLUMNS floats to read in each row.
-        direct = 1 if row1 - row0 <= ROWS and transpose_b == 0 and columns % COLUMNS == 0 and rate.size == 0 else 0
+        direct = 0
+        if transpose_b == 0 and columns % COLUMNS == 0:
+            if row1 - row0 > ROWS:
+                direct = 2
+            elif rate.size == 0:
+                direct = 1
         a_at, c_at = a[at].ctypes.data, c[at].ctypes.data + 4 * j0
         b_at = b[at if b.shape[0] > 1 else 0].ctypes.data + (4 * j0 * ldb if transpose_b else 4 * j0)
         bias_at = bias.ctypes.data + 4 * j0 if bias.size else 0
@@ -222,6 +236,7 @@ def matmul_part(
                 depth,
                 k0,
                 mode,
+                factor,
             )
 
 

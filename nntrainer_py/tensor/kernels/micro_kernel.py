@@ -109,8 +109,11 @@ class Masked:
         builder.call(self._store, [value, pointer, ir.Constant(I32, 4), mask])
 
 
-def _row_loop(builder: Any, rows: int, args: Any, sums: Any, indexed: bool) -> None:
-    """sums[i][j] = sum over k of A(i, k) B(k, j); at least one k. ``indexed``: ``sbk`` is a table of row offsets."""
+def _row_loop(builder: Any, rows: int, args: Any, sums: Any, indexed: bool, packing: Any = None) -> None:
+    """sums[i][j] = sum over k of A(i, k) B(k, j); at least one k. ``indexed``: ``sbk`` is a table of row offsets.
+
+    ``packing`` is (factor, address): B is multiplied by ``factor`` and stored at ``address``, row after row.
+    """
     _, _, k, a, sai, sak, b, sbk = args[:8]
     kind = ir.VectorType(F32, LANES)
     multiply_add = cgutils.get_or_insert_function(
@@ -123,17 +126,27 @@ def _row_loop(builder: Any, rows: int, args: Any, sums: Any, indexed: bool) -> N
     loop, done = builder.append_basic_block("k"), builder.append_basic_block("k.done")
     builder.branch(loop)
     builder.position_at_end(loop)
-    at_k, at_a, at_b = (builder.phi(I64) for _ in range(3))
+    at_k, at_a, at_b, at_packed = (builder.phi(I64) for _ in range(4))
     running = [[builder.phi(kind) for _ in range(VECTORS)] for _ in range(rows)]
     row = builder.add(b, in_bytes(builder, load(builder, at_b, I64))) if indexed else at_b
     vectors = [load(builder, builder.add(row, const(4 * LANES * j)), kind) for j in range(VECTORS)]
+    if packing is not None:
+        vectors = [builder.fmul(vector, packing[0]) for vector in vectors]
+        for j in range(VECTORS):
+            store(builder, vectors[j], builder.add(at_packed, const(4 * LANES * j)))
     after = []
     for i in range(rows):
         scalar = splat(builder, load(builder, builder.add(at_a, offsets[i]), F32), LANES)
         after.append([builder.call(multiply_add, [scalar, vectors[j], running[i][j]]) for j in range(VECTORS)])
     next_k = builder.add(at_k, const(1))
     first_b = sbk if indexed else b
-    steps = ((at_k, const(0), next_k), (at_a, a, builder.add(at_a, step_a)), (at_b, first_b, builder.add(at_b, step_b)))
+    packed = const(0) if packing is None else packing[1]
+    steps = (
+        (at_k, const(0), next_k),
+        (at_a, a, builder.add(at_a, step_a)),
+        (at_b, first_b, builder.add(at_b, step_b)),
+        (at_packed, packed, builder.add(at_packed, const(4 * COLUMNS))),
+    )
     for phi, first, following in steps:
         phi.add_incoming(first, entry)
         phi.add_incoming(following, loop)
@@ -233,6 +246,41 @@ def product(  # type: ignore[no-untyped-def]
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.call(_product_function(builder.module), args)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _packing_function(module: Any) -> Any:
+    """The product of ROWS rows that packs B on its way."""
+    name = f"nntrainer_product_packing_{ROWS}x{COLUMNS}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 13 + [F32, I64]), name)
+    function.linkage = "linkonce_odr"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    sums = [[builder.alloca(ir.VectorType(F32, LANES)) for _ in range(VECTORS)] for _ in range(ROWS)]
+    *args, factor, packed = function.args
+    _row_loop(builder, ROWS, args, sums, False, (splat(builder, factor, LANES), packed))
+    _epilogue(builder, ROWS, args, sums)
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def product_packing(  # type: ignore[no-untyped-def]
+    context, columns, k, a, sai, sak, b, sbk, c, ldc, init, ldi, mode, factor, packed
+):
+    """``product`` of ROWS rows with B times ``factor``, which is also stored as the panel [k, COLUMNS] at ``packed``.
+
+    The first rows of a product pack its B for the rows that follow while the arithmetic units are busy.
+    """
+    signature = types.void(*[_INT] * 12, types.float32, _INT)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.call(_packing_function(builder.module), [const(ROWS), *args])
         return context.get_dummy_value()
 
     return signature, generate

@@ -31,7 +31,8 @@ def set_threads(count: int) -> int:
         raise ValueError(f"threads: expected an integer from 1 to {limit()}, got {count}")
     start_threads()
     before = int(numba.get_num_threads())
-    numba.set_num_threads(count)
+    if before != count:
+        numba.set_num_threads(count)
     return before
 
 

@@ -47,8 +47,9 @@ def test_product(m, k, n, ta, tb):
     close(run(a, b, start.copy(), ta=ta, tb=tb, accumulate=1), start + left @ right, k)
 
 
-def test_step_of_gradient_descent():
-    x, g, w = draw(1, 70, 45), draw(1, 70, 33), draw(1, 45, 33)
+@pytest.mark.parametrize("n", [33, 64])  # with 64 the first rows pack the gradient for the others
+def test_step_of_gradient_descent(n):
+    x, g, w = draw(1, 70, 45), draw(1, 70, n), draw(1, 45, n)
     expected = w - 0.25 * (x[0].astype(float).T @ g[0].astype(float))
     close(run(x, g, w.copy(), ta=1, rate=np.array([0.25]), accumulate=1), expected, 70)
 
