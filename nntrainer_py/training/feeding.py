@@ -10,6 +10,7 @@ from nntrainer_py.data.loader import BatchLoader, measure_normalization
 from nntrainer_py.data.sections import DatasetSection
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.errors import UsageError
+from nntrainer_py.training.data_range import range_notices
 from nntrainer_py.training.trainee import Trainee
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def open_loaders(
         model.bind(dataset, class_names=model.class_names)
         loaders[use] = _loader(model, dataset, sections.get(use), use, batch_size, shuffle)
         notices += [*dataset.notices, *loaders[use].notices]
+    notices += range_notices(model, first, sections.get("train"))
     return Loaders(loaders["train"], loaders.get("valid"), loaders.get("test"), notices)
 
 
