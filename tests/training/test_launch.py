@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import textwrap
 import threading
 from pathlib import Path
 from subprocess import run
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from nntrainer_py import Model
+from nntrainer_py import Layer, Model
 from nntrainer_py.layers.activation import Activation
+from nntrainer_py.layers.context import RunContext
 from nntrainer_py.layers.fully_connected import FullyConnected
 from nntrainer_py.layers.input import Input
 from nntrainer_py.losses.cross_softmax import CrossSoftmax
@@ -49,6 +53,61 @@ def test_two_models_in_two_threads(threads: int) -> None:
     for worker in workers:
         worker.join(60)
     assert [found.get(1), found.get(2)] == expected
+
+
+class Blas(Layer):
+    """A user's layer with a matrix product of NumPy in it; notes how many threads BLAS has then."""
+
+    seen: ClassVar[set[int]] = set()
+
+    def forward(self, ctx: RunContext) -> None:
+        self.seen.update(blas_threads())
+        np.matmul(ctx.inputs[0][:, 0], np.eye(512, dtype=np.float32), out=ctx.outputs[0][:, 0])
+
+    def calc_derivative(self, ctx: RunContext) -> None:
+        np.copyto(ctx.derivatives[0], ctx.incoming[0])
+
+
+def blas_threads() -> list[int]:
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_blas_has_one_thread_while_we_run_and_gets_its_own_back() -> None:
+    """Two pools that both spin cost milliseconds at each change between them."""
+    layers = [
+        ("in", Input(input_shape="1:1:256")),
+        ("a", FullyConnected(unit=512)),
+        ("own", Blas()),
+        ("b", FullyConnected(unit=10)),
+        ("loss", CrossSoftmax()),
+    ]
+    rng = np.random.default_rng(0)
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        assert before
+        made = Model.build(layers, optimizer=Sgd(learning_rate=0.01)).compile(64, threads=min(2, os.cpu_count() or 1))
+        made.train_on_batch(rng.standard_normal((64, 256), dtype=np.float32), rng.integers(0, 10, 64))
+        assert blas_threads() == before
+    assert Blas.seen == {1}
+
+
+def test_what_the_kernels_read_is_kept_alive() -> None:
+    """Kernels get addresses; whoever drops every array but the model loses nothing."""
+    made = model(1, 3)
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((64, 256), dtype=np.float32), rng.integers(0, 10, 64)
+    expected = losses(1, 3)
+    found = []
+    for step in range(12):
+        given = x.copy()
+        found.append(made.train_on_batch(given, y.copy()))
+        given.fill(np.nan)
+        made.weights().clear()  # the dictionary is the caller's, the arrays in it are the model's
+        del given
+        gc.collect()
+        junk = [np.full(1 << 16, np.nan, np.float32) for _ in range(16)]  # takes freed memory, if any was
+        assert len(junk) == 16, step
+    assert found == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -6,7 +6,7 @@ back and turned again.  Channels and filters must be multiples of CHANNELS, padd
 
 The work goes chunk by chunk of tiles and block by block of filters, so that the scratch is bounded (``plan``).  A
 tile's result depends on neither its chunk nor its neighbours.  Errors relative to the largest result, measured
-against float64: below 1e-6 for size 2, 2e-5 for size 4.
+against float64 with 32 to 1024 channels: 3e-7 to 1.4e-6 for size 2, 1.3e-6 to 7.6e-6 for size 4.
 """
 
 from __future__ import annotations

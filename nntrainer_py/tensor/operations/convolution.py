@@ -3,7 +3,7 @@
 Attributes of all three: ``stride`` (2), ``padding`` (top, bottom, left, right), ``dilation`` (2), ``groups`` and
 ``algorithm``: ``direct``, ``winograd2``, ``winograd4`` or ``auto``, which decides from the shapes of one sample. The
 Winograd algorithms need 3x3 kernels of stride, dilation and groups 1, channels and filters in multiples of 32 and
-padding of at most 2; what they cannot do is done directly. A transposed convolution is the same three with the roles
+padding of at most 2; what they cannot do is done directly. ``auto`` keeps the error within ``ERROR``. A transposed convolution is the same three with the roles
 of input and output exchanged.
 """
 
@@ -18,6 +18,10 @@ import numpy as np
 from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
 
 ALGORITHMS = ("auto", "direct", "winograd2", "winograd4")
+ERROR = {0: 1e-6, 2: 2e-6, 4: 1e-5}
+"""Largest error of a convolution, relative to its largest result, by size of Winograd's tiles (0: direct)."""
+
+_CHANNELS_OF_4 = 1024  # up to here the error of tiles of 4 stays within the bound: it grows with the sums' length
 _PARALLEL_FLOPS = 4_000_000  # below this one thread is as fast (50 microseconds of a kernel for few channels)
 # floating-point operations of the definition per nanosecond, by the size of Winograd's tiles: measured against the
 # 10 GB/s that element-wise kinds count with (both are about three times as fast on the machine measured)
@@ -78,7 +82,7 @@ class Window:
         height, width = shapes.y[2:]
         if self.algorithm == "auto":
             products = {size: (size + 2) ** 2 * -(-height // size) * -(-width // size) for size in (4, 2)}
-            best = 4 if products[4] < products[2] else 2
+            best = 4 if products[4] < products[2] and max(shapes.w[:2]) <= _CHANNELS_OF_4 else 2
             if products[best] >= 9 * height * width:
                 return 0
         else:

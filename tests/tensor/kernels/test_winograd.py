@@ -7,10 +7,11 @@ import pytest
 from reference import convolution as reference
 
 from nntrainer_py.tensor.kernels import winograd as kernels
+from nntrainer_py.tensor.operations.convolution import ERROR, Shapes, Window
 
 NONE = np.empty(0, np.float32)
 RNG = np.random.default_rng(5)
-TOLERANCE = {4: 5e-6, 2: 1e-6}  # of the largest result: the bounds that the module states
+TOLERANCE = ERROR  # of the largest result: the bounds that are stated
 # input, filters, padding (top, bottom, left, right)
 CASES = [
     ((2, 32, 8, 8), 32, (1, 1, 1, 1)),
@@ -20,6 +21,7 @@ CASES = [
     ((1, 32, 33, 30), 32, (0, 0, 0, 0)),
     ((2, 32, 3, 300), 32, (2, 2, 2, 2)),
     ((3, 256, 5, 5), 288, (1, 1, 1, 1)),
+    ((2, 1024, 4, 4), 64, (1, 1, 1, 1)),
     ((2, 64, 1, 1), 64, (1, 1, 1, 1)),
     ((1, 32, 3, 3), 32, (0, 0, 0, 0)),
 ]
@@ -82,6 +84,13 @@ def test_against_float64(shape, filters, pad, size, parts):
     made = gradient(x, g, np.full(w.shape, np.nan, np.float32), pad, size, 0, parts)
     close(made, expected, size)
     close(gradient(x, g, made, pad, size, 1, parts), 2 * expected, size)
+
+
+@pytest.mark.parametrize(("channels", "expected"), [(16, 0), (32, 4), (1024, 4), (1056, 2)])
+def test_auto_takes_the_tiles_whose_error_is_bounded(channels, expected):
+    window = Window.of({"stride": (1, 1), "padding": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1})
+    shapes = Shapes((1, channels, 8, 8), (channels, channels, 3, 3), (1, channels, 8, 8))
+    assert window.chosen(shapes) == expected
 
 
 @pytest.mark.parametrize("size", [2, 4])
