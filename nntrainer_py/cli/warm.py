@@ -16,7 +16,8 @@ from nntrainer_py.cli.command import (
     say,
     tell_of_compiling,
 )
-from nntrainer_py.errors import UsageError
+from nntrainer_py.cli.quantities import amount
+from nntrainer_py.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from nntrainer_py.model import Model
@@ -124,6 +125,13 @@ def parser(prog: str = "nntrainer warm") -> Parser:
     made.add_argument(
         "--to", metavar="DIR", help="keep them in this folder; runs find them with NNTRAINER_CACHE_DIR=DIR"
     )
+    old = made.add_argument_group("kernels of other versions (nothing is compiled then)")
+    old.add_argument(
+        "--prune", action="store_true",
+        help="remove the folders of kernels that other versions of the package, Python, Numba or the processor left; "
+        "those that a running process may use stay",
+    )  # fmt: skip
+    old.add_argument("--dry-run", action="store_true", help="with --prune: only list them")
     add_output_arguments(made)
     return made
 
@@ -135,6 +143,10 @@ def main(argv: Sequence[str] | None = None, prog: str = "nntrainer warm") -> int
 
 def warm(arguments: argparse.Namespace) -> int:
     """The command itself."""
+    if arguments.prune:
+        return _prune(arguments)
+    if arguments.dry_run:
+        raise UsageError("--dry-run needs --prune")
     tell_of_compiling(arguments.quiet or arguments.json)
     from nntrainer_py.tensor.kernels.compile import cache_folders, use_only
     from nntrainer_py.tensor.kernels.precompile import missing, precompile
@@ -157,6 +169,39 @@ def warm(arguments: argparse.Namespace) -> int:
         print(json.dumps({"compiled": len(jobs), "folder": str(target)}))
     elif not arguments.quiet:
         say(f"{len(jobs)} kernels compiled into {target}" if jobs else f"nothing to compile; kernels are in {target}")
+    return 0
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    """Remove, or list, the folders of other versions: of ``--to``, or of every place where runs look for kernels."""
+    from nntrainer_py.cli.prune import old_folders, remove
+    from nntrainer_py.tensor.kernels.compile import _candidates, fingerprint
+
+    if arguments.model is not None:
+        raise UsageError("--prune compiles nothing: give no model with it")
+    bases = _candidates() if arguments.to is None else [Path(arguments.to).absolute()]
+    removed, kept = [], []
+    for folder in old_folders(bases, f"kernels-{fingerprint()}"):
+        reason = folder.reason or ("" if arguments.dry_run else remove(folder))
+        if reason:
+            kept.append((folder, reason))
+        else:
+            removed.append(folder)
+    freed = sum(folder.size for folder in removed)
+    if arguments.json:
+        record = {
+            "removed": [{"folder": str(folder.path), "bytes": folder.size} for folder in removed],
+            "kept": [{"folder": str(f.path), "bytes": f.size, "reason": reason} for f, reason in kept],
+            "bytes": freed, "dry_run": arguments.dry_run,
+        }  # fmt: skip
+        print(json.dumps(record))
+    elif not arguments.quiet:
+        word = "would remove" if arguments.dry_run else "removed"
+        for folder in removed:
+            print(f"{word} {printable(str(folder.path))} ({amount(folder.size)})")
+        for folder, reason in kept:
+            print(f"kept {printable(str(folder.path))} ({amount(folder.size)}): {printable(reason)}")
+        print(f"{word} {len(removed)} folders, {amount(freed)}; kept {len(kept)}")
     return 0
 
 
