@@ -1,8 +1,7 @@
 """dropout, with the very mask that our kernels draw: Philox4x32-10 in signed 64-bit arithmetic.
 
-The formula stands in nntrainer_py/tensor/rng.py. Words below 2^32 are kept in int64, the one wide integer for which every
-runtime has multiplication and comparison. A product of two words is made from the halves of one, so that nothing
-overflows.
+The formula stands in nntrainer_py/tensor/rng.py. Words below 2^32 are kept in int64, the one wide integer that every
+runtime multiplies and compares. A product of two words is made from the halves of one, so that nothing overflows.
 """
 
 from __future__ import annotations
