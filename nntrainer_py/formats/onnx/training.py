@@ -7,8 +7,8 @@ of ours replays, fused as they are.
 Names
     Inputs and labels are ``<layer>:input0`` and ``<layer>:label``; weights and optimizer state have the keys of
     `Model.weights` and of the checkpoint. The new contents of what a step changes are called ``<key>/next``. Beside
-    ``loss`` (all losses added) there are ``prediction`` (numbered where there are several), ``metric:<name>`` and, when
-    asked for, ``<key>:grad``.
+    ``loss`` (all losses added, where there is one) there are ``prediction`` (numbered where there are several),
+    ``metric:<name>`` and, when asked for, ``<key>:grad``.
 
 Numbers of the step (one element each; only those that the graph reads)
     ``learning_rate``, ``samples`` (of the batch, the divisor of a mean loss), ``loss_scale``: float64. ``iteration``
@@ -97,10 +97,14 @@ def training_graph(
 
 
 def evaluation_graph(model: TrainableModel, *, batch_size: int | None = None, weights: bool = True) -> ModelProto:
-    """Losses, metrics and predictions of a `Model` with a loss, as it evaluates; raises what `training_graph` does."""
-    if not model.trainable:
+    """Losses, metrics and predictions of a `Model` as it evaluates; raises what `training_graph` does.
+
+    It needs labels, so a loss, but no optimizer.
+    """
+    lowered = model.lowered("evaluate", _batch(model, batch_size))
+    if not lowered.labels:
         raise UsageError("an evaluation graph needs a model with a loss")
-    return _graph_of(model, model.lowered("evaluate", _batch(model, batch_size)), False, weights)
+    return _graph_of(model, lowered, False, weights)
 
 
 def save(model: ModelProto, path: str | os.PathLike[str]) -> None:

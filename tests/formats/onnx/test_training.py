@@ -228,6 +228,19 @@ def test_evaluation_graph_gives_loss_metric_and_prediction() -> None:
           model.predict(x), 1e-6)  # fmt: skip
 
 
+@NEEDS_ONNX
+def test_evaluation_needs_no_optimizer() -> None:
+    layers = [("in", Input(input_shape="1:1:6")), ("fc", FullyConnected(unit=2))]
+    model = Model.build(layers, model={"loss": "mse", "batch_size": 4}).compile(threads=1)
+    with pytest.raises(UsageError, match="loss and an optimizer"):
+        training_graph(model)
+    x, t = (np.random.default_rng(0).standard_normal((4, 1, 1, width)).astype(np.float32) for width in (6, 2))
+    results = Session(evaluation_graph(model)).run(
+        {"in:input0": x, model.lowered("evaluate").labels[0].name: t}
+    )  # fmt: skip
+    np.testing.assert_allclose(results["loss"], ((results["prediction"] - t) ** 2).mean(), rtol=1e-6)
+
+
 class Halve(Layer):
     """A user's layer."""
 
