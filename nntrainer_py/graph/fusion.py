@@ -6,7 +6,7 @@ engine or a caller wants are never taken away. Values, and so names and results,
 
 * ``pool_first``: relu before max_pool becomes relu after it. Exactly the same numbers, on fewer elements, and the
   rectified tensor need not be kept.
-* ``rectify_products``: relu in the pass that writes a matrix product. Exactly the same numbers.
+* ``rectify_products``: relu in the pass that writes a matrix product or a convolution. Exactly the same numbers.
 * ``rectify_normalization``: relu, or addition and relu, in the pass of batch normalization; on the way back the mask is
   taken from the input of the normalization. The same formulas; sums may differ in the last bit.
 * ``descend``: plain gradient descent on a weight of a matrix product, without its gradient. Rounds once less.
@@ -134,10 +134,14 @@ def back_shape(unpool: Operation) -> tuple[int, ...]:
 
 
 def rectify_products(operations: Sequence[Operation], wanted: Set[Value]) -> list[Operation]:
-    """matmul, relu -> matmul with relu."""
+    """matmul or conv2d, then relu -> one operation."""
     uses, edit = Uses(operations, wanted), _Edit()
     for operation in operations:
-        if not _is(operation, "matmul") or operation.accumulate or "activation" in operation.attributes:
+        if (
+            operation.kind.name not in ("matmul", "conv2d")
+            or operation.accumulate
+            or "activation" in operation.attributes
+        ):
             continue
         relu = uses.only(operation.writes["out"], "activation", "relu")
         if relu is None or relu.phase is not operation.phase:

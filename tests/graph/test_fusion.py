@@ -59,9 +59,20 @@ POOLED: Rows = (
     ("pool", lambda: Pooling2D(pooling="max", pool_size=(2, 2), stride=(1, 1), padding="same"), ["relu"]),
     ("layer", lambda: Conv2D(filters=2, kernel_size=(1, 1)), ["pool"]),
 )
-NETS = {"product": PRODUCT, "normalized": NORMALIZED, "added": ADDED, "pooled": POOLED}
+CONVOLVED: Rows = (  # by the kernel for few filters, by gathering, by Winograd's transforms, with a stride
+    ("few", lambda: Conv2D(filters=3, kernel_size=(3, 3), padding="same"), ["in0"]),
+    ("relu1", relu, ["few"]),
+    ("many", lambda: Conv2D(filters=32, kernel_size=(2, 2), padding="same"), ["relu1"]),
+    ("relu2", relu, ["many"]),
+    ("tiles", lambda: Conv2D(filters=32, kernel_size=(3, 3), padding="same"), ["relu2"]),
+    ("relu3", relu, ["tiles"]),
+    ("strided", lambda: Conv2D(filters=20, kernel_size=(3, 3), stride=(2, 2)), ["relu3"]),
+    ("layer", relu, ["strided"]),
+)
+NETS = {"product": PRODUCT, "convolved": CONVOLVED, "normalized": NORMALIZED, "added": ADDED, "pooled": POOLED}
 FUSED = {
     "product": {"activation": 0},
+    "convolved": {"conv2d": 4, "activation": 0, "activation_derivative": 4},
     "normalized": {
         "batch_normalize_relu": 1, "batch_normalize_relu_sums": 1, "batch_normalize_relu_derivative": 1,
         "activation": 0, "activation_derivative": 0, "batch_normalize": 0,
@@ -108,7 +119,7 @@ def test_fused_lists_make_the_same_numbers(net: str, training: bool) -> None:
     found, _, _ = compiled(fused, feeds, poison=True)
     assert found.keys() == expected.keys()
     for name, array in found.items():
-        if net in ("product", "pooled"):
+        if net in ("product", "convolved", "pooled"):
             assert array.tobytes() == expected[name].tobytes(), name
         close(name, array, expected[name].astype(np.float64), TOLERANCE, 1.0)
 
@@ -163,7 +174,7 @@ def test_pooling_first_passes_nothing_back_from_windows_without_a_positive_eleme
     ("rows", "kept"),
     [
         # somebody else reads the rectified tensor, the normalized one, or the product
-        ((*POOLED[:3], ("sum", Addition, ["relu", "pool"]), ("layer", Identity, ["sum"])), "activation"),
+        ((*POOLED[:3], ("sum", Addition, ["relu", "pool", "conv"]), ("layer", Identity, ["sum"])), "activation"),
         ((*NORMALIZED[:3], ("sum", Addition, ["bn", "relu"]), ("layer", Identity, ["sum"])), "batch_normalize"),
         ((PRODUCT[0], ("relu", relu, ["dense"]), ("layer", Addition, ["relu", "dense"])), "activation"),
     ],

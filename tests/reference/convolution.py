@@ -36,6 +36,8 @@ def conv2d(reads, attributes, state):
     out = out.reshape(x.shape[0], w.shape[0], *size)
     if "bias" in reads:
         out = out + reads["bias"].reshape(1, -1, 1, 1)
+    if attributes.get("activation") == "relu":
+        out = np.maximum(out, 0)
     return {"out": out}
 
 

@@ -24,7 +24,7 @@ from nntrainer_py.tensor.kernels.convolution_gather import (
 )
 from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.matmul import multiply_rows, pack_transposed
-from nntrainer_py.tensor.kernels.micro_kernel import ADD_COLUMN, ADD_ROWS, COLUMNS, ROWS
+from nntrainer_py.tensor.kernels.micro_kernel import ADD_COLUMN, ADD_ROWS, COLUMNS, RELU, ROWS
 
 Array = npt.NDArray[np.float32]
 Geometry = npt.NDArray[np.int64]
@@ -67,9 +67,17 @@ def gradient_scratch(inner: int, parts: int) -> int:
 
 @kernel()
 def forward_part(
-    part: int, parts: int, x: Array, w: Array, bias: Array, out: Array, geometry: Geometry, scratch: Array
+    part: int,
+    parts: int,
+    x: Array,
+    w: Array,
+    bias: Array,
+    rectify: int,
+    out: Array,
+    geometry: Geometry,
+    scratch: Array,
 ) -> None:
-    """Part of ``out = convolution(x, w) (+ bias)``.
+    """Part of ``out = convolution(x, w) (+ bias)``, negative results 0 if ``rectify``.
 
     x [N, C, H, W], w [filters, C / groups, kh, kw], out [N, filters, OH, OW], ``bias`` [filters] or empty;
     ``scratch`` has ``forward_scratch(C / groups, kh kw, parts)`` bytes.
@@ -108,6 +116,8 @@ def forward_part(
                     mode, init, step = 0, 0, 0
                     if bias.size:
                         mode, init, step = ADD_COLUMN, bias.ctypes.data + 4 * channel, 1
+                if rectify and c0 + count == channels:
+                    mode |= RELU
                 multiply_rows(
                     rows, last - first, depth, weights, inner, 1, packed, COLUMNS, target, stride, init, step, mode
                 )
@@ -260,9 +270,11 @@ def gradient_part(
 
 
 @kernel(forks=True)
-def forward(x: Array, w: Array, bias: Array, out: Array, geometry: Geometry, scratch: Array, parts: int) -> None:
+def forward(
+    x: Array, w: Array, bias: Array, rectify: int, out: Array, geometry: Geometry, scratch: Array, parts: int
+) -> None:
     """All parts of ``forward_part``, on as many threads."""
-    fork_join(forward_part, parts, (x, w, bias, out, geometry, scratch))
+    fork_join(forward_part, parts, (x, w, bias, rectify, out, geometry, scratch))
 
 
 @kernel(forks=True)

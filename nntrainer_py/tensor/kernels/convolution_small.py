@@ -14,7 +14,7 @@ from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.dot_kernel import NARROW, WIDE, dot_narrow, dot_wide
 from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.matmul import pieces
-from nntrainer_py.tensor.kernels.micro_kernel import ADD_COLUMN, COLUMNS, LANES, ROWS, product_indexed
+from nntrainer_py.tensor.kernels.micro_kernel import ADD_COLUMN, COLUMNS, LANES, RELU, ROWS, product_indexed
 from nntrainer_py.tensor.kernels.vectors import copy_grid
 
 Array = npt.NDArray[np.float32]
@@ -120,12 +120,14 @@ def product_part(
     w: Array,
     flip: int,
     bias: Array,
+    rectify: int,
     out: Array,
     geometry: Geometry,
     table: Geometry,
     scratch: Array,
 ) -> None:
-    """Part (of the images) of ``out`` [N, outer, H, W] = convolution of x [N, inner, ...] with w, plus ``bias``.
+    """Part (of the images) of ``out`` [N, outer, H, W] = convolution of x [N, inner, ...] with w, plus ``bias``, rectified if
+    ``rectify``.
 
     ``flip`` 0: w is [outer, inner, kh, kw]; 1: x is the output's gradient, w is [inner, outer, kh, kw] and is turned.
     With groups the second axis of w is that of one group.
@@ -148,7 +150,7 @@ def product_part(
     result = weights - 4 * outer * wide
     _clear(padded, size - outer * (depth + wide))
     turned = scratch[part * size + size - outer * depth : part * size + size]
-    mode = ADD_COLUMN if bias.size else 0
+    mode = (ADD_COLUMN if bias.size else 0) | (RELU if rectify else 0)
     units = batch * groups
     for unit in range(part * units // parts, (part + 1) * units // parts):
         image, group = unit // groups, unit % groups
@@ -251,6 +253,7 @@ def product(
     w: Array,
     flip: int,
     bias: Array,
+    rectify: int,
     out: Array,
     geometry: Geometry,
     table: Geometry,
@@ -258,7 +261,7 @@ def product(
     parts: int,
 ) -> None:
     """All parts of ``product_part``; ``table`` is ``offsets``, ``scratch`` has ``product_scratch`` bytes."""
-    fork_join(product_part, parts, (x, w, flip, bias, out, geometry, table, scratch))
+    fork_join(product_part, parts, (x, w, flip, bias, rectify, out, geometry, table, scratch))
 
 
 @kernel(forks=True)

@@ -127,6 +127,24 @@ def add_grid(  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def rectify_runs(context, target, count):  # type: ignore[no-untyped-def]
+    """``count`` whole vectors in a row: target[l] = max(target[l], 0), NaN kept."""
+    signature = types.void(_INT, _INT)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, count = args
+        kind = ir.VectorType(F32, LANES)
+        zero = ir.Constant(kind, [0.0] * LANES)
+        with cgutils.for_range(builder, count) as loop:
+            address = builder.add(target, in_bytes(builder, builder.mul(loop.index, const(LANES))))
+            value = load(builder, address, kind)
+            store(builder, builder.select(builder.fcmp_ordered("<", value, zero), zero, value), address)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
 def add_grid_to_seconds(  # type: ignore[no-untyped-def]
     context, source, source1, source2, target, target1, target2, n1, n2, low, high
 ):

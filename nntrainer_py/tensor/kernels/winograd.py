@@ -143,6 +143,7 @@ def _chunks_part(
     parts: int,
     x: Array,
     bias: Array,
+    rectify: int,
     out: Array,
     top: int,
     left: int,
@@ -168,7 +169,7 @@ def _chunks_part(
         v_plane, m_plane = tiles * inner + _PAD, tiles * outer + _PAD
         tiles_part(0, 1, size, 0, x, 0, inner, top, left, down, across, first, rows, v, v_plane, 0, slab, 0)
         multiply_part(0, 1, size, inner, outer, tiles, v, v_plane, u, u_plane, m, m_plane)
-        outputs_part(0, 1, size, m, m_plane, out, bias, 0, outer, down, across, first, rows, slab, 0)
+        outputs_part(0, 1, size, m, m_plane, out, bias, rectify, 0, outer, down, across, first, rows, slab, 0)
 
 
 @kernel(forks=True)
@@ -177,6 +178,7 @@ def product(
     w: Array,
     flip: int,
     bias: Array,
+    rectify: int,
     out: Array,
     top: int,
     left: int,
@@ -185,7 +187,8 @@ def product(
     scratch: Array,
     parts: int,
 ) -> None:
-    """``out`` = convolution of ``x`` [N, inner, H, W] with ``w``, plus ``bias`` [outer] or nothing if it is empty.
+    """``out`` = convolution of ``x`` [N, inner, H, W] with ``w``, plus ``bias`` [outer] or nothing if it is empty; ``rectify``:
+    negative results become 0.
 
     ``flip`` 0: forward, w [outer, inner, 3, 3]. ``flip`` 1: derivative, x is the output's gradient, w is [inner,
     outer, 3, 3] and the padding (top, left) is 2 minus the layer's. ``plan`` is ``product_plan`` as an int64 array,
@@ -204,7 +207,7 @@ def product(
     if block == outer and plan[6] == parts:
         fork_join(weights_part, parts, (size, w, flip, 0, outer, inner, u, u_plane, v, step))
         sizes = (inputs, outputs, step)
-        fork_join(_chunks_part, parts, (x, bias, out, top, left, size, chunk, u, u_plane, v, *sizes))
+        fork_join(_chunks_part, parts, (x, bias, rectify, out, top, left, size, chunk, u, u_plane, v, *sizes))
         return
     for first in range(0, every, chunk):
         rows = min(chunk, every - first)
@@ -215,7 +218,7 @@ def product(
         for o in range(0, outer, block):
             fork_join(weights_part, parts, (size, w, flip, o, block, inner, u, u_plane, slab, step))
             fork_join(multiply_part, parts, (size, inner, block, tiles, v, v_plane, u, u_plane, m, m_plane))
-            fork_join(outputs_part, parts, (size, m, m_plane, out, bias, o, block, *shape, slab, step))
+            fork_join(outputs_part, parts, (size, m, m_plane, out, bias, rectify, o, block, *shape, slab, step))
 
 
 @kernel(forks=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.matmul import multiply_rows
 from nntrainer_py.tensor.kernels.micro_kernel import ADD_ROWS, COLUMNS, LANES, ROWS, transpose
-from nntrainer_py.tensor.kernels.vectors import add_grid, copy_run
+from nntrainer_py.tensor.kernels.vectors import add_grid, copy_run, rectify_runs
 from nntrainer_py.tensor.kernels.winograd_transforms import (
     input2,
     input4,
@@ -215,6 +215,7 @@ def outputs_part(
     plane: int,
     out: Array,
     bias: Array,
+    rectify: int,
     channel: int,
     channels: int,
     down: int,
@@ -258,6 +259,8 @@ def outputs_part(
                     source += 4 * channels
             if bias.size:
                 _add_bias(turned, (high - low) * width, bias.ctypes.data + 4 * (channel + block))
+            if rectify:
+                rectify_runs(turned, (high - low) * width)
             target = out[image, channel + block].ctypes.data + 4 * low * width
             _turn_back(turned, (high - low) * width, target, height * width)
         at += rows

@@ -148,6 +148,7 @@ def _winograd_product(
     w: Array,
     flip: int,
     bias: Array,
+    rectify: int,
     out: Array,
     pad: tuple[int, int],
     scratch: Array,
@@ -156,7 +157,7 @@ def _winograd_product(
     from nntrainer_py.tensor.kernels import winograd
 
     cut = np.array(winograd.product_plan(x.shape[1], made[1], made[0], made[2], made[3], size, parts), np.int64)
-    return winograd.product.function, (x, w, flip, bias, out, *pad, size, cut, scratch, parts)
+    return winograd.product.function, (x, w, flip, bias, rectify, out, *pad, size, cut, scratch, parts)
 
 
 def _in_place(operation: Operation, inner: int, made: tuple[int, int, int, int]) -> bool:
@@ -179,7 +180,15 @@ def _small_scratch(
 
 
 def _small_product(
-    operation: Operation, x: Array, w: Array, flip: int, bias: Array, out: Array, scratch: Array, parts: int
+    operation: Operation,
+    x: Array,
+    w: Array,
+    flip: int,
+    bias: Array,
+    rectify: int,
+    out: Array,
+    scratch: Array,
+    parts: int,
 ) -> Call:
     from nntrainer_py.tensor.kernels import convolution_small
 
@@ -187,11 +196,15 @@ def _small_product(
     table = convolution_small.offsets(
         x.shape[1] // window.groups, (out.shape[2], out.shape[3]), (w.shape[2], w.shape[3]), window.dilation
     )
-    return convolution_small.product.function, (x, w, flip, bias, out, window.geometry(), table, scratch, parts)
+    arguments = (x, w, flip, bias, rectify, out, window.geometry(), table, scratch, parts)
+    return convolution_small.product.function, arguments
 
 
 class Conv2d(_Convolution):
-    """``out = convolution(x, w) (+ bias)``: x (N, C, H, W), w (filters, C / groups, kh, kw), ``filters`` biases."""
+    """``out = convolution(x, w) (+ bias)``: x (N, C, H, W), w (filters, C / groups, kh, kw), ``filters`` biases.
+
+    ``activation="relu"`` rectifies the result in the same pass (for fusion).
+    """
 
     name = "conv2d"
 
@@ -202,6 +215,8 @@ class Conv2d(_Convolution):
             raise ValueError(f"conv2d: a weight of {w} for an input of {x} in {window.groups} groups")
         if "bias" in reads and reads["bias"].size != w[0]:
             raise ValueError(f"conv2d: a bias of {reads['bias'].size} elements for {w[0]} filters")
+        if attributes.get("activation") not in (None, "relu"):
+            raise ValueError(f"conv2d: no fused activation {attributes['activation']!r}")
         return {"out": Spec((x[0], w[0], *window.output_size(x[2:], w[2:])))}
 
     def shapes(self, operation: Operation) -> Shapes:
@@ -224,15 +239,17 @@ class Conv2d(_Convolution):
         shapes, size, parts = self.shapes(operation), self.size(operation), self.parts(operation, run.threads)
         window, scratch = Window.of(operation.attributes), run.scratch.view(np.float32)
         bias = arrays["bias"].reshape(-1) if "bias" in arrays else np.empty(0, np.float32)
+        rectify = int(operation.attributes.get("activation") == "relu")
         if size:
             pad = window.padding[0], window.padding[2]
             return _winograd_product(
-                shapes.y, size, arrays["x"], arrays["w"], 0, bias, arrays["out"], pad, scratch, parts
+                shapes.y, size, arrays["x"], arrays["w"], 0, bias, rectify, arrays["out"], pad, scratch, parts
             )
         geometry = window.geometry()
         if _in_place(operation, shapes.w[1], shapes.y):
-            return _small_product(operation, arrays["x"], arrays["w"], 0, bias, arrays["out"], scratch, parts)
-        return kernels.forward.function, (arrays["x"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
+            return _small_product(operation, arrays["x"], arrays["w"], 0, bias, rectify, arrays["out"], scratch, parts)
+        arguments = (arrays["x"], arrays["w"], bias, rectify, arrays["out"], geometry, scratch, parts)
+        return kernels.forward.function, arguments
 
 
 class Conv2dDerivative(_Convolution):
@@ -279,11 +296,11 @@ class Conv2dDerivative(_Convolution):
         if size:
             pad = 2 - window.padding[0], 2 - window.padding[2]
             return _winograd_product(
-                shapes.x, size, arrays["g"], arrays["w"], 1, bias, arrays["out"], pad, scratch, parts
+                shapes.x, size, arrays["g"], arrays["w"], 1, bias, 0, arrays["out"], pad, scratch, parts
             )
         geometry = window.geometry()
         if _in_place(operation, shapes.y[1] // window.groups, shapes.x):
-            return _small_product(operation, arrays["g"], arrays["w"], 1, bias, arrays["out"], scratch, parts)
+            return _small_product(operation, arrays["g"], arrays["w"], 1, bias, 0, arrays["out"], scratch, parts)
         return kernels.derivative.function, (arrays["g"], arrays["w"], bias, arrays["out"], geometry, scratch, parts)
 
 

@@ -64,9 +64,13 @@ def test_against_float64(arguments, parts):
     wide = [array.astype(float) for array in (x, w)]
     bias = draw(filters)
     made = np.full((x.shape[0], filters, *out), np.nan, np.float32)
-    kernels.forward(x, w, bias, made, geometry, room(kernels.forward_scratch(channels, taps, parts)), parts)
+    kernels.forward(x, w, bias, 0, made, geometry, room(kernels.forward_scratch(channels, taps, parts)), parts)
     reads = {"x": wide[0], "w": wide[1], "bias": bias.astype(float)}
     close(made, reference.conv2d(reads, attributes, None)["out"])
+    rectified = np.full_like(made, np.nan)
+    scratch = room(kernels.forward_scratch(channels, taps, parts))
+    kernels.forward(x, w, bias, 1, rectified, geometry, scratch, parts)
+    np.testing.assert_array_equal(rectified, np.maximum(made, 0))
 
     g = draw(*made.shape)
     reads = {"x": reads["x"], "w": reads["w"], "g": g.astype(float)}
@@ -96,7 +100,7 @@ def test_a_sample_does_not_depend_on_its_batch(index):
 
     def both(images):
         y = np.empty((len(images), w.shape[0], *out), np.float32)
-        kernels.forward(images, w, NONE, y, geometry, room(kernels.forward_scratch(channels, taps, 1)), 1)
+        kernels.forward(images, w, NONE, 0, y, geometry, room(kernels.forward_scratch(channels, taps, 1)), 1)
         dx = np.empty(images.shape, np.float32)
         scratch = room(kernels.derivative_scratch(w.shape[0] // groups, channels, taps, 1))
         kernels.derivative(y, w, NONE, dx, geometry, scratch, 1)
@@ -114,7 +118,7 @@ def test_threads_do_not_change_a_bit():
     calls = [(kernels.forward, kernels.derivative, kernels.gradient, 1)]
     calls.append((kernels.forward, kernels.derivative, kernels.gradient, 2))
     for i, (forward, derivative, gradient, parts) in enumerate(calls):
-        forward(x, w, NONE, y[i], geometry, room(kernels.forward_scratch(40, 9, parts)), parts)
+        forward(x, w, NONE, 0, y[i], geometry, room(kernels.forward_scratch(40, 9, parts)), parts)
         derivative(y[0], w, NONE, dx[i], geometry, room(kernels.derivative_scratch(33, 40, 9, parts)), parts)
         gradient(x, y[0], dw[i], geometry, 0, room(kernels.gradient_scratch(360, parts)), parts)
     for pair in (y, dx, dw):
@@ -125,7 +129,7 @@ def test_infinity_in_one_pixel_stays_in_its_window():
     x, w, out, _, geometry = case(*CASES[0])
     x[1, 2, 4, 4] = np.inf
     made = np.empty((2, 5, *out), np.float32)
-    kernels.forward(x, w, NONE, made, geometry, room(kernels.forward_scratch(3, 9, 1)), 1)
+    kernels.forward(x, w, NONE, 0, made, geometry, room(kernels.forward_scratch(3, 9, 1)), 1)
     touched = ~np.isfinite(made[1]).all(axis=0)
     expected = np.zeros(out, bool)
     expected[3:6, 3:6] = True

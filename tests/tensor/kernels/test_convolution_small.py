@@ -40,13 +40,13 @@ def close(made, expected):
     np.testing.assert_allclose(made, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
-def product(x, w, flip, bias, shape, geometry, parts=1):
+def product(x, w, flip, bias, shape, geometry, parts=1, rectify=0):
     window, dilation = w.shape[2:], tuple(geometry[5:])
     made = np.full(shape, np.nan, np.float32)
     inner, outer = x.shape[1] // geometry[0], shape[1] // geometry[0]
     table = kernels.offsets(inner, shape[2:], window, dilation)
     scratch = room(kernels.product_scratch(inner, outer, shape[2:], window, dilation, parts))
-    kernels.product(x, w, flip, bias, made, geometry, table, scratch, parts)
+    kernels.product(x, w, flip, bias, rectify, made, geometry, table, scratch, parts)
     return made
 
 
@@ -58,7 +58,10 @@ def test_against_float64(shape, weight, padding, dilation, groups, parts):
     attributes = {"stride": (1, 1), "padding": padding, "dilation": dilation, "groups": groups}
     reads = {"x": x.astype(float), "w": w.astype(float), "bias": bias.astype(float)}
     expected = reference.conv2d(reads, attributes, None)["out"]
-    close(product(x, w, 0, bias, expected.shape, geometry, parts), expected)
+    made = product(x, w, 0, bias, expected.shape, geometry, parts)
+    close(made, expected)
+    rectified = product(x, w, 0, bias, expected.shape, geometry, parts, rectify=1)
+    np.testing.assert_array_equal(rectified, np.maximum(made, 0))
 
     g = draw(*expected.shape)
     reads = {"x": reads["x"], "w": reads["w"], "g": g.astype(float)}

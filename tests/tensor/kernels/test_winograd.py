@@ -39,18 +39,18 @@ def cut(plan):
     return np.array(plan, np.int64)
 
 
-def forward(x, w, bias, pad, size, parts=1, function=kernels.product):
+def forward(x, w, bias, pad, size, parts=1, function=kernels.product, rectify=0):
     out = (x.shape[2] + pad[0] + pad[1] - 2, x.shape[3] + pad[2] + pad[3] - 2)
     plan = kernels.product_plan(x.shape[1], w.shape[0], len(x), *out, size, parts)
     made = np.full((len(x), w.shape[0], *out), np.nan, np.float32)
-    function(x, w, 0, bias, made, pad[0], pad[2], size, cut(plan), room(plan), parts)
+    function(x, w, 0, bias, rectify, made, pad[0], pad[2], size, cut(plan), room(plan), parts)
     return made
 
 
 def derivative(g, w, shape, pad, size, parts=1, function=kernels.product):
     plan = kernels.product_plan(w.shape[0], w.shape[1], len(g), *shape[2:], size, parts)
     made = np.full(shape, np.nan, np.float32)
-    function(g, w, 1, NONE, made, 2 - pad[0], 2 - pad[2], size, cut(plan), room(plan), parts)
+    function(g, w, 1, NONE, 0, made, 2 - pad[0], 2 - pad[2], size, cut(plan), room(plan), parts)
     return made
 
 
@@ -74,6 +74,7 @@ def test_against_float64(shape, filters, pad, size, parts):
     reads = {"x": x.astype(float), "w": w.astype(float), "bias": bias.astype(float)}
     made = forward(x, w, bias, pad, size, parts)
     close(made, reference.conv2d(reads, attributes, None)["out"], size)
+    np.testing.assert_array_equal(forward(x, w, bias, pad, size, parts, rectify=1), np.maximum(made, 0))
 
     g = draw(*made.shape)
     reads = {"x": reads["x"], "w": reads["w"], "g": g.astype(float)}

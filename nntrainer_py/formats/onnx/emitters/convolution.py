@@ -34,7 +34,7 @@ def conv2d(e: Emission) -> dict[str, Term]:
         "Conv", x, w, _flat(e, "bias"), shape=e.shape("out"), kernel_shape=list(w.shape[2:]),
         strides=list(window.stride), dilations=list(window.dilation), pads=_pads(window), group=window.groups,
     )  # fmt: skip
-    return {"out": out}
+    return {"out": out.apply("Relu") if e.attributes.get("activation") == "relu" else out}
 
 
 def conv2d_derivative(e: Emission) -> dict[str, Term]:
