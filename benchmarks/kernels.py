@@ -69,6 +69,8 @@ def measure_machine() -> Machine:
 def multiplications(operation: Operation) -> float:
     """Floating-point operations of products and convolutions, 0 for kinds that move data."""
     kind = operation.kind
+    if hasattr(kind, "flops"):
+        return float(kind.flops(operation))
     if hasattr(kind, "shapes"):
         return float(kind.shapes(operation).flops)
     if hasattr(kind, "sizes"):

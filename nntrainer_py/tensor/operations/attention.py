@@ -60,18 +60,18 @@ class _Attention(OperationKind):
     random = True
     products = 2
 
-    def _flops(self, operation: Operation) -> float:
+    def flops(self, operation: Operation) -> float:
         n, _, queries, keys = _scores(operation)
         return (
             float(self.products) * n * queries * keys * (operation.reads["q"].shape[3] + operation.reads["v"].shape[3])
         )
 
     def cost(self, operation: Operation) -> float:
-        return self._flops(operation) / _GFLOPS + super().cost(operation)
+        return self.flops(operation) / _GFLOPS + super().cost(operation)
 
     def _parts(self, operation: Operation, threads: int) -> int:
         n, heads, _, _ = _scores(operation)
-        return min(threads, n * heads) if threads > 1 and self._flops(operation) >= _PARALLEL_FLOPS else 1
+        return min(threads, n * heads) if threads > 1 and self.flops(operation) >= _PARALLEL_FLOPS else 1
 
     def floats(self, keys: int, key_width: int, value_width: int) -> int:
         raise NotImplementedError(self.name)

@@ -32,14 +32,14 @@ class RecurrentGradient(OperationKind):
             raise ValueError(f"recurrent_gradient: no shift {attributes['shift']}")
         return {"out": Spec((1, 1, hidden[3], g[3]))}
 
-    def _flops(self, operation: Operation) -> float:
+    def flops(self, operation: Operation) -> float:
         return 2.0 * operation.reads["g"].size * float(operation.reads["hidden"].shape[3])
 
     def cost(self, operation: Operation) -> float:
-        return self._flops(operation) / GFLOPS + super().cost(operation)
+        return self.flops(operation) / GFLOPS + super().cost(operation)
 
     def _parts(self, operation: Operation, threads: int) -> int:
-        return threads if self._flops(operation) >= PARALLEL_FLOPS else 1
+        return threads if self.flops(operation) >= PARALLEL_FLOPS else 1
 
     def scratch(self, operation: Operation, threads: int) -> int:
         from nntrainer_py.tensor.kernels.recurrent_gradient import scratch_floats
