@@ -154,7 +154,8 @@ class Model:
         self.epoch = 0
 
     def _make(self, options: Options) -> Compiled:
-        return Compiled(lambda with_loss: arrange(self.spec, with_loss), self.spec.optimizer, options, self._batch)
+        spec = self.spec  # not the model itself: two that hold each other live on until the collector comes
+        return Compiled(lambda with_loss: arrange(spec, with_loss), spec.optimizer, options, self._batch)
 
     @property
     def compiled(self) -> Compiled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,20 @@ def test_u034_models_leave_nothing_behind(swap: bool | None, count: int, tmp_pat
         step(made, 8, np.random.default_rng(0))
 
     _flat(live, first=5, further=count)
+
+
+def test_u034_memory_is_given_back_when_nobody_holds_the_model(tmp_path: Path) -> None:
+    """At once, without waiting for Python's collector: nothing in a model holds the model."""
+    made = model("resnet", tmp_path).compile(8, threads=1)
+    step(made, 8, np.random.default_rng(0))
+    gc.collect()
+    gc.disable()
+    try:
+        held = [weakref.ref(one) for one in (made, made.compiled, made.compiled.engine.arena)]
+        del made
+        assert [one() for one in held] == [None] * 3
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow
