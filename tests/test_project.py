@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -187,3 +188,10 @@ def test_wheel_installs_elsewhere_and_runs(tmp_path: Path) -> None:
     assert Path(origin).is_relative_to(site)
     for command in _entry_points():
         assert "usage" in _run(tmp_path / "env" / "bin" / command, "--help", cwd=tmp_path).lower()
+
+
+def test_the_linter_leaves_nothing_out() -> None:
+    """A pattern for a root link would leave out the folder of that name inside the package, too."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        ruff = tomllib.load(file)["tool"]["ruff"]
+    assert not {"exclude", "extend-exclude"} & (set(ruff) | set(ruff["lint"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import pytest
 from harness import Case, case_id, check
@@ -25,10 +26,20 @@ CASES = [
     Case(lambda: _conv(stride=(4, 4), kernel_size=(2, 2)), [(2, 2, 9, 9)], "stride beyond the kernel"),
     Case(lambda: _conv(groups=2, filters=6), [(2, 4, 5, 5)], "groups"),
     Case(lambda: _conv(groups=4, filters=4, padding="same"), [(2, 4, 6, 5)], "depthwise"),
-    Case(lambda: _conv(groups=3, filters=6, padding="same", stride=(2, 2)), [(1, 3, 6, 5)], "depthwise, two filters each"),
+    Case(
+        lambda: _conv(groups=3, filters=6, padding="same", stride=(2, 2)), [(1, 3, 6, 5)], "depthwise, two filters each"
+    ),
     Case(lambda: _conv(disable_bias=True), [(2, 3, 5, 5)], "no bias"),
-    Case(lambda: _conv(filters=32, padding="same"), [(2, 32, 9, 7)], "winograd takes over", numeric=False, tolerance=5e-5),
-    Case(lambda: _conv(filters=40, padding="same"), [(3, 33, 8, 8)], "not a multiple of a panel", numeric=False, tolerance=5e-5),
+    Case(
+        lambda: _conv(filters=32, padding="same"), [(2, 32, 9, 7)], "winograd takes over", numeric=False, tolerance=5e-5
+    ),
+    Case(
+        lambda: _conv(filters=40, padding="same"),
+        [(3, 33, 8, 8)],
+        "not a multiple of a panel",
+        numeric=False,
+        tolerance=5e-5,
+    ),
     Case(lambda: _conv(filters=64, padding="same"), [(4, 64, 16, 16)], "two threads", numeric=False, tolerance=5e-5),
     Case(lambda: _conv(filters=6, kernel_size=(5, 5)), [(4, 1, 28, 28)], "first layer of a digit net", numeric=False),
     Case(lambda: _conv(filters=64, padding="same"), [(2, 3, 32, 32)], "first layer of a picture net", numeric=False),
@@ -46,12 +57,7 @@ def test_u026_gradient_has_the_shape_of_the_weight(kernel: int, padding: str) ->
     """Any stride, dilation and size: right gradients, none of which knows the batch size."""
     for size, stride, dilation in itertools.product((5, 7), (1, 2, 3), (1, 2)):
         extent = (kernel - 1) * dilation + 1
-        if padding == "valid" and extent > size or padding != "same" and extent > size + 2:
+        if (padding == "valid" and extent > size) or (padding != "same" and extent > size + 2):
             continue
-        case = Case(
-            lambda: _conv(
-                filters=2, kernel_size=(kernel, kernel), stride=(stride, stride), padding=padding, dilation=(dilation, 1)
-            ),
-            [(2, 2, size, size)],
-        )
-        check(case)
+        window = {"kernel_size": (kernel, kernel), "stride": (stride, stride), "dilation": (dilation, 1)}
+        check(Case(partial(_conv, filters=2, padding=padding, **window), [(2, 2, size, size)]))

@@ -81,10 +81,13 @@ def _across(padding: str) -> str:
 def test_u025_values(kind: str) -> None:
     for size, kernel, stride, dilation, padding in itertools.product((3, 8), (1, 2, 4), (1, 3), (1, 2), PADDINGS):
         layer = layer_of(kind, kernel, stride, dilation, padding)
+        refusal = ""
         try:
             lowered = lowered_of(layer, size)
         except Exception as error:  # a window that does not fit is refused in words
-            assert "fit" in str(error) or "output" in str(error) or "at least 1" in str(error), error
+            refusal = str(error) or "nothing said"
+        if refusal:
+            assert "fit" in refusal or "output" in refusal or "at least 1" in refusal, refusal
             continue
         feeds = Feeds(_Case())
         machine = interpreted(lowered, feeds)

@@ -126,8 +126,9 @@ def product_part(
     table: Geometry,
     scratch: Array,
 ) -> None:
-    """Part (of the images) of ``out`` [N, outer, H, W] = convolution of x [N, inner, ...] with w, plus ``bias``, rectified if
-    ``rectify``.
+    """Part (of the images) of ``out`` [N, outer, H, W] = convolution of x [N, inner, ...] with w, plus ``bias``.
+
+    Rectified if ``rectify``.
 
     ``flip`` 0: w is [outer, inner, kh, kw]; 1: x is the output's gradient, w is [inner, outer, kh, kw] and is turned.
     With groups the second axis of w is that of one group.

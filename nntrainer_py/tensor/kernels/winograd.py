@@ -187,9 +187,9 @@ def product(
     scratch: Array,
     parts: int,
 ) -> None:
-    """``out`` = convolution of ``x`` [N, inner, H, W] with ``w``, plus ``bias`` [outer] or nothing if it is empty; ``rectify``:
-    negative results become 0.
+    """``out`` = convolution of ``x`` [N, inner, H, W] with ``w``, plus ``bias`` [outer] or nothing if it is empty.
 
+    ``rectify``: negative results become 0.
     ``flip`` 0: forward, w [outer, inner, 3, 3]. ``flip`` 1: derivative, x is the output's gradient, w is [inner,
     outer, 3, 3] and the padding (top, left) is 2 minus the layer's. ``plan`` is ``product_plan`` as an int64 array,
     ``scratch`` has its ``nbytes``, for as many parts.

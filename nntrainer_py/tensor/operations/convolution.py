@@ -3,8 +3,8 @@
 Attributes of all three: ``stride`` (2), ``padding`` (top, bottom, left, right), ``dilation`` (2), ``groups`` and
 ``algorithm``: ``direct``, ``winograd2``, ``winograd4`` or ``auto``, which decides from the shapes of one sample. The
 Winograd algorithms need 3x3 kernels of stride, dilation and groups 1, channels and filters in multiples of 32 and
-padding of at most 2; what they cannot do is done directly. ``auto`` keeps the error within ``ERROR``. A transposed convolution is the same three with the roles
-of input and output exchanged.
+padding of at most 2; what they cannot do is done directly. ``auto`` keeps the error within ``ERROR``. A transposed
+convolution is the same three with the roles of input and output exchanged.
 """
 
 from __future__ import annotations

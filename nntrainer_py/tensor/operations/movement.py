@@ -1,4 +1,7 @@
-"""Kinds that only move elements: concat, slice and its transpose, permute. NumPy copies between views made at bind time."""
+"""Kinds that only move elements: concat, slice and its transpose, permute.
+
+NumPy copies between views made at bind time.
+"""
 
 from __future__ import annotations
 

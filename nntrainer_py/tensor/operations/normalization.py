@@ -1,4 +1,6 @@
-"""Batch normalization as four pure operations and one side effect: statistics, running update, normalise, sums, derivative.
+"""Batch normalization as four pure operations and one side effect.
+
+Statistics, running update (the side effect), normalise, sums, derivative.
 
 ``axis`` is the axis that keeps its own statistics; all others are summed over.
 Formulas: Ioffe and Szegedy, "Batch Normalization", 2015, with the biased variance in both places as NNTrainer has it.

@@ -1,12 +1,13 @@
-"""What an operation is: plain records that every later stage reads (lifetimes, planning, in-place, recompute, swap, code).
+"""What an operation is: plain records that every later stage reads (lifetimes, planning, recompute, swap, formats).
 
 A layer is lowered once per plan into a flat list of :class:`Operation`. Each names the :class:`Value` objects that it
-reads and writes; nothing else may carry data from one operation to another. Values are single-assignment: one operation
-writes a value whole, and only operations that say so (``accumulate``, or a kind that ``modifies`` state) write it again.
-Memory is decided later: two values share bytes only where a kind permits it (``in_place``) and nobody reads the old one.
+reads and writes; nothing else may carry data from one operation to another. Values are single-assignment: one
+operation writes a value whole, and only operations that say so (``accumulate``, or a kind that ``modifies`` state)
+write it again. Memory is decided later: two values share bytes only where a kind permits it (``in_place``) and nobody
+reads the old one.
 
-A *kind* (:class:`OperationKind`) is declared once in a file of this folder: shape rule, scratch bytes, cost, and ``bind``,
-which turns a record and its arrays into a call that a step replays. To add one::
+A *kind* (:class:`OperationKind`) is declared once in a file of this folder: shape rule, scratch bytes, cost, and
+``bind``, which turns a record and its arrays into a call that a step replays. To add one::
 
     class Negative(OperationKind):
         name = "negative"
