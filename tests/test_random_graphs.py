@@ -205,7 +205,8 @@ def gradients_are_those_of_float64(text: str, bounds: dict[str, int]) -> None:
         moved = max(float(np.abs(other[key] - expected).max(initial=0.0)) for other in nudged)
         error = np.abs(found[key].astype(np.float64) - expected).max(initial=0.0)
         vanishing = 1e-5 if largest < 1e-12 else 1e-6  # the terms may cancel inside of one operation, too
-        allowed = max(1e-4 * largest, 30.0 * moved, 1e-6 * most, vanishing)
+        beside = 1e-5 if moved > 0.01 * largest else 1e-6  # badly conditioned: a normalization of equal numbers
+        allowed = max(1e-4 * largest, 30.0 * moved, beside * most, vanishing)
         assert error <= allowed, f"{key}: off by {error:.3g}, largest {largest:.3g}, allowed {allowed:.3g}"
 
 
