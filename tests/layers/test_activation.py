@@ -67,7 +67,7 @@ def test_float32_against_float64_over_the_whole_range(word: str) -> None:
     ).astype(np.float32)
     x = np.concatenate([x, -x])
     y = np.empty_like(x)
-    getattr(kernels, word)(x, y)
+    getattr(kernels, word)(x, y, 1)
     with np.errstate(over="ignore"):
         expected = FUNCTIONS[word](x.astype(np.float64))
     # relative to the value, or to the input where the function is a small share of it
@@ -79,7 +79,7 @@ def test_float32_against_float64_over_the_whole_range(word: str) -> None:
 @pytest.mark.parametrize("word", sorted(FUNCTIONS))
 def test_nan_and_infinity_travel(word: str) -> None:
     x = np.array([np.nan, np.inf, 1.0], np.float32)
-    getattr(kernels, word)(x, None)
+    getattr(kernels, word)(x, None, 1)
     assert np.isnan(x[0])
     assert x[1] == (1.0 if word in ("sigmoid", "tanh") else np.inf)
     assert np.isfinite(x[2])
@@ -95,7 +95,7 @@ def test_values_at_the_edges() -> None:
         ("mish", 0, 200),
     ):
         y = np.empty_like(x)
-        getattr(kernels, word)(x, y)
+        getattr(kernels, word)(x, y, 1)
         assert y.tolist() == [low, high], word
 
 

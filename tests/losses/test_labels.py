@@ -93,13 +93,13 @@ def test_u013_no_read_or_write_outside_under_guards(name: str, bad: float) -> No
     labels[:] = (1, bad, 2)
     sums, loss = np.zeros(rows), np.zeros(1)
     matrix, target, made = x.reshape(rows, -1), labels.reshape(rows, 1), out.reshape(rows, -1)
-    arguments = (matrix, target, True, none, 0.0, 1.0, state.numbers, state.status, 1, made, sums, loss)
+    arguments = (matrix, target, True, none, 0.0, 1.0, state.numbers, state.status, 1, made, sums, loss, 1)
     module = focal if name == "focal" else cross_entropy
     getattr(module, name)(*arguments)
     assert state.status.tolist() == [1, 1]
     derivative = np.zeros_like(made)
     back = getattr(module, f"{name}_derivative")
-    back(made, target, True, none, 0.0, 1.0, state.numbers, derivative, 0, rows)
+    back(made, target, True, none, 0.0, 1.0, state.numbers, derivative, 1)
     assert np.all(np.isnan(derivative[1]))
     assert np.all(np.abs(derivative[[0, 2]]) <= 1)
     for whole, value in ((whole_x, np.float32(1e30)), (whole_out, 7.0)):

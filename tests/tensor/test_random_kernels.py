@@ -26,11 +26,9 @@ def test_places_are_those_of_the_step_state() -> None:
 def test_bits_are_the_documented_ones(features: int) -> None:
     expected = rng.random_bits(int(KEY), 2**33 + 5, np.arange(3, 9), 2, features)
     bits = np.zeros((6, features), dtype=np.uint32)
-    kernels.random_bits(KEY, counters(2**33 + 5, 3), 2, bits)
-    np.testing.assert_array_equal(bits, expected)
     for parts in (1, 2, 5, 40):
         bits[:] = 0
-        kernels.random_bits_parallel(KEY, counters(2**33 + 5, 3), 2, bits, parts)
+        kernels.random_bits(KEY, counters(2**33 + 5, 3), 2, bits, parts)
         np.testing.assert_array_equal(bits, expected)
 
 
@@ -42,22 +40,22 @@ def test_dropout(features: int, rate: float) -> None:
     dropped = rng.random_bits(int(KEY), 7, np.arange(4, 9), 1, features).astype(np.int64) < threshold
     expected = np.where(dropped, np.float32(0), x * np.float32(scale))
     out = np.full_like(x, np.nan)
-    kernels.dropout(KEY, counters(7, 4), 1, threshold, scale, x, out)
+    kernels.dropout(KEY, counters(7, 4), 1, threshold, scale, x, out, 1)
     np.testing.assert_array_equal(out, expected)
     for parts in (1, 3, 7):
         place = x.copy()
-        kernels.dropout_parallel(KEY, counters(7, 4), 1, threshold, scale, place, place, parts)
+        kernels.dropout(KEY, counters(7, 4), 1, threshold, scale, place, place, parts)
         np.testing.assert_array_equal(place, expected)
     halves = np.full_like(x, np.nan)
     for start, stop in [(0, 2), (2, 5)]:
-        kernels.dropout(KEY, counters(7, 4 + start), 1, threshold, scale, x[start:stop], halves[start:stop])
+        kernels.dropout(KEY, counters(7, 4 + start), 1, threshold, scale, x[start:stop], halves[start:stop], 1)
     np.testing.assert_array_equal(halves, expected)
 
 
 def test_dropped_elements_are_zero_even_where_the_input_is_not_finite() -> None:
     x = np.full((4, 64), np.inf, dtype=np.float32)
     x[:, ::2] = np.nan
-    kernels.dropout(KEY, counters(0, 0), 0, 2**32, 2.0, x, x)
+    kernels.dropout(KEY, counters(0, 0), 0, 2**32, 2.0, x, x, 1)
     assert not x.any()
 
 
@@ -80,6 +78,6 @@ def test_bits_may_become_numbers_in_place() -> None:
     expected = np.empty((3, 10), dtype=np.float32)
     kernels.uniform(rng.random_bits(int(KEY), 0, np.arange(3), 0, 10), -1.0, 1.0, expected)
     memory = np.empty((3, 10), dtype=np.float32)
-    kernels.random_bits(KEY, counters(0, 0), 0, memory.view(np.uint32))
+    kernels.random_bits(KEY, counters(0, 0), 0, memory.view(np.uint32), 1)
     kernels.uniform(memory.view(np.uint32), -1.0, 1.0, memory)
     np.testing.assert_array_equal(memory, expected)

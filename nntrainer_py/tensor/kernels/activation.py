@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.exponential import exp, expm1, fma, normal_cdf, sigmoid_of, softplus_of, tanh_of
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import CHUNK, share
 
 Array = npt.NDArray[np.float32]
 f32 = np.float32
@@ -28,144 +30,192 @@ def tanh_softplus(v: np.float32) -> np.float32:
 
 
 @kernel()
-def relu(x: Array, out: Array | None) -> None:
-    """``x`` where it is positive, else zero."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def relu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = f32(0.0) if v <= f32(0.0) else v
 
 
+@kernel(forks=True)
+def relu(x: Array, out: Array | None, parts: int) -> None:
+    """``x`` where it is positive, else zero."""
+    fork_join(relu_part, parts, (x, out))
+
+
 @kernel()
-def leaky_relu(x: Array, out: Array | None) -> None:
-    """``x`` where it is not negative, else a hundredth of it."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def leaky_relu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = f32(0.01) * v if v < f32(0.0) else v
 
 
+@kernel(forks=True)
+def leaky_relu(x: Array, out: Array | None, parts: int) -> None:
+    """``x`` where it is not negative, else a hundredth of it."""
+    fork_join(leaky_relu_part, parts, (x, out))
+
+
 @kernel()
-def sigmoid(x: Array, out: Array | None) -> None:
-    """Logistic function."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def sigmoid_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = sigmoid_of(v)
 
 
+@kernel(forks=True)
+def sigmoid(x: Array, out: Array | None, parts: int) -> None:
+    """Logistic function."""
+    fork_join(sigmoid_part, parts, (x, out))
+
+
 @kernel()
-def tanh(x: Array, out: Array | None) -> None:
-    """Hyperbolic tangent."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def tanh_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = tanh_of(v)
 
 
+@kernel(forks=True)
+def tanh(x: Array, out: Array | None, parts: int) -> None:
+    """Hyperbolic tangent."""
+    fork_join(tanh_part, parts, (x, out))
+
+
 @kernel()
-def softplus(x: Array, out: Array | None) -> None:
-    """``ln(1 + exp(x))``."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def softplus_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = softplus_of(v)
 
 
+@kernel(forks=True)
+def softplus(x: Array, out: Array | None, parts: int) -> None:
+    """``ln(1 + exp(x))``."""
+    fork_join(softplus_part, parts, (x, out))
+
+
 @kernel()
-def elu(x: Array, out: Array | None) -> None:
-    """``x`` where it is not negative, else ``exp(x) - 1``."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def elu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = expm1(v) if v < f32(0.0) else v
 
 
+@kernel(forks=True)
+def elu(x: Array, out: Array | None, parts: int) -> None:
+    """``x`` where it is not negative, else ``exp(x) - 1``."""
+    fork_join(elu_part, parts, (x, out))
+
+
 @kernel()
-def selu(x: Array, out: Array | None) -> None:
-    """Scaled elu."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def selu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = SELU_NEGATIVE * expm1(v) if v <= f32(0.0) else SELU_SCALE * v
 
 
+@kernel(forks=True)
+def selu(x: Array, out: Array | None, parts: int) -> None:
+    """Scaled elu."""
+    fork_join(selu_part, parts, (x, out))
+
+
 @kernel()
-def swish(x: Array, out: Array | None) -> None:
-    """``x * sigmoid(x)``."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def swish_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = v * sigmoid_of(v)
 
 
+@kernel(forks=True)
+def swish(x: Array, out: Array | None, parts: int) -> None:
+    """``x * sigmoid(x)``."""
+    fork_join(swish_part, parts, (x, out))
+
+
 @kernel()
-def gelu(x: Array, out: Array | None) -> None:
-    """``x`` times the distribution function of the normal distribution."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def gelu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = v * normal_cdf(v)
 
 
+@kernel(forks=True)
+def gelu(x: Array, out: Array | None, parts: int) -> None:
+    """``x`` times the distribution function of the normal distribution."""
+    fork_join(gelu_part, parts, (x, out))
+
+
 @kernel()
-def tanh_gelu(x: Array, out: Array | None) -> None:
-    """gelu with a tangent in place of the error function."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def tanh_gelu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = v * sigmoid_of(TANH_GELU * fma(f32(0.044715) * v * v, v, v))
 
 
+@kernel(forks=True)
+def tanh_gelu(x: Array, out: Array | None, parts: int) -> None:
+    """gelu with a tangent in place of the error function."""
+    fork_join(tanh_gelu_part, parts, (x, out))
+
+
 @kernel()
-def sigmoid_gelu(x: Array, out: Array | None) -> None:
-    """gelu with a logistic function in place of the error function."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def sigmoid_gelu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = v * sigmoid_of(f32(1.702) * v)
 
 
+@kernel(forks=True)
+def sigmoid_gelu(x: Array, out: Array | None, parts: int) -> None:
+    """gelu with a logistic function in place of the error function."""
+    fork_join(sigmoid_gelu_part, parts, (x, out))
+
+
 @kernel()
-def mish(x: Array, out: Array | None) -> None:
-    """``x * tanh(softplus(x))``."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        v = x[i]
+def mish_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source = x[a:b]
+    result = source if out is None else out[a:b]
+    for i in range(source.size):
+        v = source[i]
         result[i] = v * tanh_softplus(v)
+
+
+@kernel(forks=True)
+def mish(x: Array, out: Array | None, parts: int) -> None:
+    """``x * tanh(softplus(x))``."""
+    fork_join(mish_part, parts, (x, out))

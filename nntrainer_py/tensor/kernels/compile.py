@@ -302,11 +302,10 @@ def _leave_scipy_alone() -> None:
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheImplementation
 
-    def __init__(self, body: Any, options: str) -> None:
+    def __init__(self, body: Any, forks: bool) -> None:
         super().__init__(body)
-        self._forks = options != "serial"
-        # Numba's key knows nothing of the options; the file name must, or two variants would load each other's code.
-        base = f"{body.__module__.rpartition('.')[2]}.{self._impl.filename_base}-{options}"
+        self._forks = forks
+        base = f"{body.__module__.rpartition('.')[2]}.{self._impl.filename_base}"
         self._cache_file = _Files(base, fingerprint())
 
     def holds(self, sig: Any, target_context: Any) -> bool:
@@ -347,22 +346,21 @@ class Kernel(Generic[P, R]):
     Attributes:
         name, module: where it is defined.
         function: Numba's dispatcher; calling it costs nothing more than calling the machine code.
-        parallel: whether it forks threads itself.
+        forks: whether it shares its parts among threads.
     """
 
-    def __init__(self, body: Callable[P, R], parallel: bool, forks: bool) -> None:
+    def __init__(self, body: Callable[P, R], forks: bool) -> None:
         self.name = body.__name__
         self.module = body.__module__
-        self.parallel = parallel or forks
+        self.forks = forks
         self.__doc__ = body.__doc__
         compiler = cast(Any, numba.njit)
         # Without Numba's runtime a kernel can neither allocate nor count references: the atomic counters of shared
-        # arrays cost more than the arithmetic of short rows, and kept two threads from being faster than one. The
-        # code of prange needs it.
+        # arrays cost more than the arithmetic of short rows, and kept two threads from being faster than one.
         self.function: Any = compiler(
-            nogil=True, fastmath=_FASTMATH, error_model="numpy", boundscheck=False, parallel=parallel, _nrt=parallel
+            nogil=True, fastmath=_FASTMATH, error_model="numpy", boundscheck=False, _nrt=False
         )(body)
-        self.function._cache = _KernelCache(body, "parallel" if parallel else "forks" if forks else "serial")
+        self.function._cache = _KernelCache(body, forks)
         names = [name for name in body.__annotations__ if name != "return"]
         integers = frozenset(i for i, name in enumerate(names) if body.__annotations__[name] in ("int", int))
         self._numba_type_ = _KernelType(self.function, integers)  # lets other kernels call this object
@@ -390,11 +388,10 @@ class Kernel(Generic[P, R]):
         return f"<kernel {self.module}.{self.name}>"
 
 
-def kernel(*, parallel: bool = False, forks: bool = False) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+def kernel(*, forks: bool = False) -> Callable[[Callable[P, R]], Kernel[P, R]]:
     """Decorator for module-level functions: arrays in, arrays filled, no allocation, no objects.
 
-    ``forks`` is for kernels that call ``fork_join``. ``parallel`` turns on Numba's own ``prange``; it takes several
-    times longer to compile, so ``fork_join`` is preferred.
+    ``forks`` is for kernels that call ``fork_join``.
     """
 
     def wrap(body: Callable[P, R]) -> Kernel[P, R]:
@@ -402,7 +399,7 @@ def kernel(*, parallel: bool = False, forks: bool = False) -> Callable[[Callable
             raise TypeError(
                 f"{body.__qualname__}: a kernel is a module-level function (variants would share a cache entry)"
             )
-        made = Kernel(body, parallel, forks)
+        made = Kernel(body, forks)
         KERNELS[f"{made.module}.{made.name}"] = made
         return made
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.exponential import exp, sigmoid_of, softplus_of
+from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.labels import (
     BAD,
     finish,
@@ -29,6 +29,7 @@ from nntrainer_py.tensor.kernels.labels import (
     valid_probabilities,
 )
 from nntrainer_py.tensor.kernels.loss import gradient_scale
+from nntrainer_py.tensor.kernels.shares import share
 from nntrainer_py.tensor.kernels.softmax import largest, row_sum
 
 Array = npt.NDArray[Any]
@@ -65,22 +66,13 @@ def row_targets(
 
 
 @kernel()
-def cross_softmax_rows(
-    x: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    smoothing: float,
-    out: Array | None,
+def cross_softmax_part(
+    part: int, parts: int, x: Array, t: Array, indices: bool, weights: Array, smoothing: float, out: Array | None,
     sums: Array,
-    first: int,
-    last: int,
-) -> None:
+) -> None:  # fmt: skip
     """``sum_j a_j (ln sum_k exp(x_k) - x_j)`` of the targets a, and the softmax, of each row."""
-    if out is None:
-        result = x
-    else:
-        result = out
+    result = x if out is None else out
+    first, last = share(part, parts, x.shape[0], 1)
     classes = x.shape[1]
     for i in range(first, last):
         good = valid_index(t[i, 0], classes) if indices else valid_distribution(t, i)
@@ -97,68 +89,23 @@ def cross_softmax_rows(
         sums[i] = mass * math.log(np.float64(spread)) - dot if good else BAD
 
 
-@kernel()
+@kernel(forks=True)
 def cross_softmax(
-    x: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    smoothing: float,
-    factor: float,
-    numbers: Array,
-    status: Array,
-    rows: int,
-    out: Array | None,
-    sums: Array,
-    loss: Array,
-) -> None:
+    x: Array, t: Array, indices: bool, weights: Array, smoothing: float, factor: float, numbers: Array, status: Array,
+    rows: int, out: Array | None, sums: Array, loss: Array, parts: int,
+) -> None:  # fmt: skip
     """Softmax and mean cross entropy over the samples (of ``rows`` rows each)."""
-    cross_softmax_rows(x, t, indices, weights, smoothing, out, sums, 0, x.shape[0])
-    finish(sums, t, indices, numbers[SAMPLES] / factor, rows, numbers, status, loss)
-
-
-@kernel(parallel=True)
-def cross_softmax_parallel(
-    x: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    smoothing: float,
-    factor: float,
-    numbers: Array,
-    status: Array,
-    rows: int,
-    out: Array | None,
-    sums: Array,
-    loss: Array,
-    step: int,
-    parts: int,
-) -> None:
-    """`cross_softmax`, ``step`` rows at a time."""
-    for part in prange(parts):
-        last = min((part + 1) * step, x.shape[0])
-        cross_softmax_rows(x, t, indices, weights, smoothing, out, sums, part * step, last)
+    fork_join(cross_softmax_part, parts, (x, t, indices, weights, smoothing, out, sums))
     finish(sums, t, indices, numbers[SAMPLES] / factor, rows, numbers, status, loss)
 
 
 @kernel()
-def cross_softmax_derivative(
-    p: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    smoothing: float,
-    factor: float,
-    numbers: Array,
-    out: Array | None,
-    first: int,
-    last: int,
-) -> None:
-    """``(p_j sum(a) - a_j) / N`` of the softmax ``p``; NaN in a row whose index is no class."""
-    if out is None:
-        result = p
-    else:
-        result = out
+def cross_softmax_derivative_part(
+    part: int, parts: int, p: Array, t: Array, indices: bool, weights: Array, smoothing: float, factor: float,
+    numbers: Array, out: Array | None,
+) -> None:  # fmt: skip
+    result = p if out is None else out
+    first, last = share(part, parts, p.shape[0], 1)
     classes = p.shape[1]
     scale = gradient_scale(numbers, factor)
     plain = weights.size == 0 and smoothing == 0.0
@@ -183,27 +130,17 @@ def cross_softmax_derivative(
                 mass += target(np.float64(t[i, j]), weights, j, smoothing, 1.0 / classes)
             along = f32(mass)
             for j in range(classes):
-                share = f32(target(np.float64(t[i, j]), weights, j, smoothing, 1.0 / classes))
-                result[i, j] = (p[i, j] * along - share) * scale
+                wanted = f32(target(np.float64(t[i, j]), weights, j, smoothing, 1.0 / classes))
+                result[i, j] = (p[i, j] * along - wanted) * scale
 
 
-@kernel(parallel=True)
-def cross_softmax_derivative_parallel(
-    p: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    smoothing: float,
-    factor: float,
-    numbers: Array,
-    out: Array | None,
-    step: int,
-    parts: int,
-) -> None:
-    """`cross_softmax_derivative`, ``step`` rows at a time."""
-    for part in prange(parts):
-        last = min((part + 1) * step, p.shape[0])
-        cross_softmax_derivative(p, t, indices, weights, smoothing, factor, numbers, out, part * step, last)
+@kernel(forks=True)
+def cross_softmax_derivative(
+    p: Array, t: Array, indices: bool, weights: Array, smoothing: float, factor: float, numbers: Array,
+    out: Array | None, parts: int,
+) -> None:  # fmt: skip
+    """``(p_j sum(a) - a_j) / N`` of the softmax ``p``; NaN in a row whose index is no class."""
+    fork_join(cross_softmax_derivative_part, parts, (p, t, indices, weights, smoothing, factor, numbers, out))
 
 
 @kernel()
@@ -232,22 +169,13 @@ def chosen_element_losses(x: Array, t: Array, indices: bool, weights: Array, smo
 
 
 @kernel()
-def cross_sigmoid_rows(
-    x: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    smoothing: float,
-    out: Array | None,
+def cross_sigmoid_part(
+    part: int, parts: int, x: Array, t: Array, indices: bool, weights: Array, smoothing: float, out: Array | None,
     sums: Array,
-    first: int,
-    last: int,
-) -> None:
+) -> None:  # fmt: skip
     """The sum of the elements' losses, and the sigmoid, of each row."""
-    if out is None:
-        result = x
-    else:
-        result = out
+    result = x if out is None else out
+    first, last = share(part, parts, x.shape[0], 1)
     plain = not indices and weights.size == 0 and smoothing == 0.0
     for i in range(first, last):
         good = valid_index(t[i, 0], x.shape[1]) if indices else valid_probabilities(t, i)
@@ -260,68 +188,23 @@ def cross_sigmoid_rows(
             result[i, j] = sigmoid_of(x[i, j])
 
 
-@kernel()
+@kernel(forks=True)
 def cross_sigmoid(
-    x: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    smoothing: float,
-    factor: float,
-    numbers: Array,
-    status: Array,
-    rows: int,
-    out: Array | None,
-    sums: Array,
-    loss: Array,
-) -> None:
+    x: Array, t: Array, indices: bool, weights: Array, smoothing: float, factor: float, numbers: Array, status: Array,
+    rows: int, out: Array | None, sums: Array, loss: Array, parts: int,
+) -> None:  # fmt: skip
     """Sigmoid, and the mean over all elements of ``w (max(x, 0) + ln(1 + exp(-|x|)) - t x)``."""
-    cross_sigmoid_rows(x, t, indices, weights, smoothing, out, sums, 0, x.shape[0])
-    finish(sums, t, indices, numbers[SAMPLES] * rows * x.shape[1] / factor, rows, numbers, status, loss)
-
-
-@kernel(parallel=True)
-def cross_sigmoid_parallel(
-    x: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    smoothing: float,
-    factor: float,
-    numbers: Array,
-    status: Array,
-    rows: int,
-    out: Array | None,
-    sums: Array,
-    loss: Array,
-    step: int,
-    parts: int,
-) -> None:
-    """`cross_sigmoid`, ``step`` rows at a time."""
-    for part in prange(parts):
-        last = min((part + 1) * step, x.shape[0])
-        cross_sigmoid_rows(x, t, indices, weights, smoothing, out, sums, part * step, last)
+    fork_join(cross_sigmoid_part, parts, (x, t, indices, weights, smoothing, out, sums))
     finish(sums, t, indices, numbers[SAMPLES] * rows * x.shape[1] / factor, rows, numbers, status, loss)
 
 
 @kernel()
-def cross_sigmoid_derivative(
-    p: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    smoothing: float,
-    factor: float,
-    numbers: Array,
-    out: Array | None,
-    first: int,
-    last: int,
-) -> None:
-    """``w (p - t) / S`` of the sigmoid ``p``; NaN in a row whose index is no class."""
-    if out is None:
-        result = p
-    else:
-        result = out
+def cross_sigmoid_derivative_part(
+    part: int, parts: int, p: Array, t: Array, indices: bool, weights: Array, smoothing: float, factor: float,
+    numbers: Array, out: Array | None,
+) -> None:  # fmt: skip
+    result = p if out is None else out
+    first, last = share(part, parts, p.shape[0], 1)
     classes = p.shape[1]
     scale = gradient_scale(numbers, factor)
     for i in range(first, last):
@@ -333,3 +216,12 @@ def cross_sigmoid_derivative(
             label += f32(smoothing) * (f32(0.5) - label)
             w = f32(weights[j]) if weights.size > 0 else f32(1.0)
             result[i, j] = w * (p[i, j] - label) * row_scale
+
+
+@kernel(forks=True)
+def cross_sigmoid_derivative(
+    p: Array, t: Array, indices: bool, weights: Array, smoothing: float, factor: float, numbers: Array,
+    out: Array | None, parts: int,
+) -> None:  # fmt: skip
+    """``w (p - t) / S`` of the sigmoid ``p``; NaN in a row whose index is no class."""
+    fork_join(cross_sigmoid_derivative_part, parts, (p, t, indices, weights, smoothing, factor, numbers, out))

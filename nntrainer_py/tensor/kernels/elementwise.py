@@ -8,38 +8,56 @@ from __future__ import annotations
 from typing import Any
 
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import CHUNK, share
 
 Array = npt.NDArray[Any]
-CHUNK = 16384  # elements that one thread takes at a time
 BLOCK = 2048  # elements of a many-fold sum that stay in the first cache
 
 
 @kernel()
-def fill(out: Array, value: float) -> None:
+def fill_part(part: int, parts: int, out: Array, value: float) -> None:
+    a, b = share(part, parts, out.size, CHUNK)
+    result = out[a:b]
+    for i in range(result.size):
+        result[i] = value
+
+
+@kernel(forks=True)
+def fill(out: Array, value: float, parts: int) -> None:
     """The same value everywhere."""
-    for i in range(out.size):
-        out[i] = value
+    fork_join(fill_part, parts, (out, value))
 
 
 @kernel()
-def copy(x: Array, out: Array) -> None:
+def copy_part(part: int, parts: int, x: Array, out: Array) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    source, result = x[a:b], out[a:b]
+    for i in range(source.size):
+        result[i] = source[i]
+
+
+@kernel(forks=True)
+def copy(x: Array, out: Array, parts: int) -> None:
     """The same elements elsewhere; other element types are converted."""
-    for i in range(x.size):
-        out[i] = x[i]
+    fork_join(copy_part, parts, (x, out))
 
 
 @kernel()
-def add(x: Array, y: Array, out: Array | None) -> None:
+def add_part(part: int, parts: int, x: Array, y: Array, out: Array | None) -> None:
+    a, b = share(part, parts, x.size, CHUNK)
+    first, second = x[a:b], y[a:b]
+    result = first if out is None else out[a:b]
+    for i in range(first.size):
+        result[i] = first[i] + second[i]
+
+
+@kernel(forks=True)
+def add(x: Array, y: Array, out: Array | None, parts: int) -> None:
     """``x + y``."""
-    if out is None:
-        result = x
-    else:
-        result = out
-    for i in range(x.size):
-        result[i] = x[i] + y[i]
+    fork_join(add_part, parts, (x, y, out))
 
 
 @kernel()
@@ -52,29 +70,6 @@ def add_many(arrays: tuple[Array, ...], out: Array | None) -> None:
     size = result.size
     for start in range(0, size, BLOCK):
         stop = min(start + BLOCK, size)
-        add(arrays[0][start:stop], arrays[1][start:stop], None if out is None else out[start:stop])
+        add_part(0, 1, arrays[0][start:stop], arrays[1][start:stop], None if out is None else out[start:stop])
         for k in range(2, len(arrays)):
-            add(result[start:stop], arrays[k][start:stop], None)
-
-
-@kernel(parallel=True)
-def fill_parallel(out: Array, value: float, parts: int) -> None:
-    """`fill` in ``parts`` chunks."""
-    for part in prange(parts):
-        fill(out[part * CHUNK : (part + 1) * CHUNK], value)
-
-
-@kernel(parallel=True)
-def copy_parallel(x: Array, out: Array, parts: int) -> None:
-    """`copy` in ``parts`` chunks."""
-    for part in prange(parts):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        copy(x[a:b], out[a:b])
-
-
-@kernel(parallel=True)
-def add_parallel(x: Array, y: Array, out: Array | None, parts: int) -> None:
-    """`add` in ``parts`` chunks."""
-    for part in prange(parts):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        add(x[a:b], y[a:b], None if out is None else out[a:b])
+            add_part(0, 1, result[start:stop], arrays[k][start:stop], None)

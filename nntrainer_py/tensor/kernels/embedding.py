@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import share
 
 Array = npt.NDArray[Any]
 Steps = tuple[int, int, int, int]
@@ -45,8 +46,9 @@ def lookup(indices: Array, table: Array, out: Array, status: Array, counters: Ar
 
 
 @kernel()
-def scatter_part(indices: Array, g: Array, out: Array, accumulate: bool, begin: int, end: int) -> None:
-    """``out[indices[k]] += g[k]`` in the order of k, for the columns ``begin`` to ``end``."""
+def scatter_part(part: int, parts: int, indices: Array, g: Array, out: Array, accumulate: bool) -> None:
+    """A share of the columns."""
+    begin, end = share(part, parts, out.shape[1], 1)
     if not accumulate:
         for row in range(out.shape[0]):
             for i in range(begin, end):
@@ -58,11 +60,10 @@ def scatter_part(indices: Array, g: Array, out: Array, accumulate: bool, begin: 
                 out[row, i] += g[k, i]
 
 
-@kernel(parallel=True)
-def scatter_parallel(indices: Array, g: Array, out: Array, accumulate: bool, parts: int) -> None:
-    width = out.shape[1]
-    for p in prange(parts):
-        scatter_part(indices, g, out, accumulate, p * width // parts, (p + 1) * width // parts)
+@kernel(forks=True)
+def scatter(indices: Array, g: Array, out: Array, accumulate: bool, parts: int) -> None:
+    """``out[indices[k]] += g[k]`` in the order of k; ``out`` starts as zeros unless ``accumulate``."""
+    fork_join(scatter_part, parts, (indices, g, out, accumulate))
 
 
 @kernel()

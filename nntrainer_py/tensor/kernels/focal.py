@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.labels import BAD, finish, target, valid_distribution, valid_index
+from nntrainer_py.tensor.kernels.shares import share
 from nntrainer_py.tensor.kernels.softmax import largest
 
 Array = npt.NDArray[Any]
@@ -32,27 +34,14 @@ def focal_slope(p: float, a: float, gamma: float) -> float:
 
 
 @kernel()
-def focal(
-    x: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    gamma: float,
-    factor: float,
-    numbers: Array,
-    status: Array,
-    rows: int,
-    out: Array | None,
+def focal_part(
+    part: int, parts: int, x: Array, t: Array, indices: bool, weights: Array, gamma: float, out: Array | None,
     sums: Array,
-    loss: Array,
-) -> None:
-    """Softmax, and the mean over the samples of ``-sum_j a_j (1 - p_j)**gamma ln p_j``."""
-    if out is None:
-        result = x
-    else:
-        result = out
+) -> None:  # fmt: skip
+    result = x if out is None else out
+    first, last = share(part, parts, x.shape[0], 1)
     classes = x.shape[1]
-    for i in range(x.shape[0]):
+    for i in range(first, last):
         good = valid_index(t[i, 0], classes) if indices else valid_distribution(t, i)
         k = int(t[i, 0]) if indices and good else 0
         top = np.float64(largest(x, i))
@@ -68,27 +57,25 @@ def focal(
                 value -= target(label, weights, j, 0.0, 0.0) * (-math.expm1(log_p)) ** gamma * log_p
             result[i, j] = f32(math.exp(log_p))
         sums[i] = value if good else BAD
+
+
+@kernel(forks=True)
+def focal(
+    x: Array, t: Array, indices: bool, weights: Array, gamma: float, factor: float, numbers: Array, status: Array,
+    rows: int, out: Array | None, sums: Array, loss: Array, parts: int,
+) -> None:  # fmt: skip
+    """Softmax, and the mean over the samples of ``-sum_j a_j (1 - p_j)**gamma ln p_j``."""
+    fork_join(focal_part, parts, (x, t, indices, weights, gamma, out, sums))
     finish(sums, t, indices, numbers[SAMPLES] / factor, rows, numbers, status, loss)
 
 
 @kernel()
-def focal_derivative(
-    p: Array,
-    t: Array,
-    indices: bool,
-    weights: Array,
-    gamma: float,
-    factor: float,
-    numbers: Array,
-    out: Array | None,
-    first: int,
-    last: int,
-) -> None:
-    """``(q_k - p_k sum(q)) / N`` with ``q = a (gamma p (1 - p)**(gamma - 1) ln p - (1 - p)**gamma)``."""
-    if out is None:
-        result = p
-    else:
-        result = out
+def focal_derivative_part(
+    part: int, parts: int, p: Array, t: Array, indices: bool, weights: Array, gamma: float, factor: float,
+    numbers: Array, out: Array | None,
+) -> None:  # fmt: skip
+    result = p if out is None else out
+    first, last = share(part, parts, p.shape[0], 1)
     classes = p.shape[1]
     scale = factor * numbers[LOSS_SCALE] / numbers[SAMPLES]
     for i in range(first, last):
@@ -103,3 +90,12 @@ def focal_derivative(
             v = np.float64(p[i, j])
             q = focal_slope(v, target(label, weights, j, 0.0, 0.0), gamma)
             result[i, j] = f32((q - v * mass) * scale)
+
+
+@kernel(forks=True)
+def focal_derivative(
+    p: Array, t: Array, indices: bool, weights: Array, gamma: float, factor: float, numbers: Array,
+    out: Array | None, parts: int,
+) -> None:  # fmt: skip
+    """``(q_k - p_k sum(q)) / N`` with ``q = a (gamma p (1 - p)**(gamma - 1) ln p - (1 - p)**gamma)``."""
+    fork_join(focal_derivative_part, parts, (p, t, indices, weights, gamma, factor, numbers, out))

@@ -28,6 +28,9 @@ def _trampoline(context: Any, builder: Any, name: str, compiled: Any, packed: An
     pointers, counts = _BYTES.as_pointer(), _I64.as_pointer()
     made = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointers, counts, counts, _BYTES]), name)
     made.linkage = "internal"
+    made.attributes.add(
+        "noinline"
+    )  # one copy of the body's code, whoever runs it: no bit depends on the number of parts
     inner = ir.IRBuilder(made.append_basic_block("entry"))
     data = inner.bitcast(made.args[3], packed.as_pointer())
     parts = inner.load(cgutils.gep_inbounds(inner, data, 0, 0))

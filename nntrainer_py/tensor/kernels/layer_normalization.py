@@ -12,43 +12,50 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import share
 
 Array = npt.NDArray[Any]
 f4 = np.float32
 
 
 @kernel()
-def statistics_part(x: Array, epsilon: float, mean: Array, inverse: Array, begin: int, end: int) -> None:
-    """Mean and ``1 / sqrt(variance + epsilon)``, the variance about the mean in a second pass."""
+def statistics_part(part: int, parts: int, x: Array, epsilon: float, mean: Array, inverse: Array) -> None:
+    begin, end = share(part, parts, x.shape[0], 1)
     _, a, inner, b = x.shape
     for o in range(begin, end):
         for i in range(inner):
             shift, total = x[o, 0, i, 0], 0.0
             for p in range(a):
-                row, part = x[o, p, i], f4(0.0)
+                row, some = x[o, p, i], f4(0.0)
                 for q in range(b):
-                    part += row[q] - shift
-                total += np.float64(part)
+                    some += row[q] - shift
+                total += np.float64(some)
             middle = f4(np.float64(shift) + total / (a * b))
             squares = 0.0
             for p in range(a):
-                row, part = x[o, p, i], f4(0.0)
+                row, some = x[o, p, i], f4(0.0)
                 for q in range(b):
                     d = row[q] - middle
-                    part += d * d
-                squares += np.float64(part)
+                    some += d * d
+                squares += np.float64(some)
             mean[o, i] = middle
             inverse[o, i] = f4(1.0 / math.sqrt(squares / (a * b) + epsilon))
 
 
+@kernel(forks=True)
+def statistics(x: Array, epsilon: float, mean: Array, inverse: Array, parts: int) -> None:
+    """Mean and ``1 / sqrt(variance + epsilon)``, the variance about the mean in a second pass."""
+    fork_join(statistics_part, parts, (x, epsilon, mean, inverse))
+
+
 @kernel()
 def normalize_part(
-    x: Array, mean: Array, inverse: Array, gamma: Array, beta: Array, out: Array, begin: int, end: int
+    part: int, parts: int, x: Array, mean: Array, inverse: Array, gamma: Array, beta: Array, out: Array
 ) -> None:
-    """``out = gamma * (x - mean) * inverse + beta``. ``out`` may be ``x``."""
+    begin, end = share(part, parts, x.shape[0], 1)
     _, a, inner, b = x.shape
     for o in range(begin, end):
         for p in range(a):
@@ -58,6 +65,12 @@ def normalize_part(
                 m, r = mean[o, i], inverse[o, i]
                 for q in range(b):
                     target[q] = scale[q] * ((row[q] - m) * r) + offset[q]
+
+
+@kernel(forks=True)
+def normalize(x: Array, mean: Array, inverse: Array, gamma: Array, beta: Array, out: Array, parts: int) -> None:
+    """``out = gamma * (x - mean) * inverse + beta``. ``out`` may be ``x``."""
+    fork_join(normalize_part, parts, (x, mean, inverse, gamma, beta, out))
 
 
 @kernel()
@@ -85,9 +98,9 @@ def sums_part(
 
 @kernel()
 def derivative_part(
-    x: Array, g: Array, mean: Array, inverse: Array, gamma: Array, out: Array, begin: int, end: int
+    part: int, parts: int, x: Array, g: Array, mean: Array, inverse: Array, gamma: Array, out: Array
 ) -> None:
-    """``inverse * (h - mean(h) - n * mean(h * n))``, ``h = g * gamma``, ``n`` normalised x. ``out`` may be ``g``."""
+    begin, end = share(part, parts, x.shape[0], 1)
     _, a, inner, b = x.shape
     for o in range(begin, end):
         for i in range(inner):
@@ -110,9 +123,15 @@ def derivative_part(
                     target[q] = r * (grad[q] * scale[q] - level - (row[q] - m) * slope)
 
 
+@kernel(forks=True)
+def derivative(x: Array, g: Array, mean: Array, inverse: Array, gamma: Array, out: Array, parts: int) -> None:
+    """``inverse * (h - mean(h) - n * mean(h * n))``, ``h = g * gamma``, ``n`` normalised x. ``out`` may be ``g``."""
+    fork_join(derivative_part, parts, (x, g, mean, inverse, gamma, out))
+
+
 @kernel()
-def root_part(x: Array, epsilon: float, inverse: Array, begin: int, end: int) -> None:
-    """``1 / sqrt(mean of squares + epsilon)`` of the rows of ``x[rows, width]``."""
+def root_part(part: int, parts: int, x: Array, epsilon: float, inverse: Array) -> None:
+    begin, end = share(part, parts, x.shape[0], 1)
     for n in range(begin, end):
         row, total = x[n], f4(0.0)
         for i in range(row.size):
@@ -120,13 +139,25 @@ def root_part(x: Array, epsilon: float, inverse: Array, begin: int, end: int) ->
         inverse[n] = f4(1.0 / math.sqrt(np.float64(total) / row.size + epsilon))
 
 
+@kernel(forks=True)
+def root(x: Array, epsilon: float, inverse: Array, parts: int) -> None:
+    """``1 / sqrt(mean of squares + epsilon)`` of the rows of ``x[rows, width]``."""
+    fork_join(root_part, parts, (x, epsilon, inverse))
+
+
 @kernel()
-def scale_part(x: Array, inverse: Array, gamma: Array, out: Array, begin: int, end: int) -> None:
-    """``out = x * inverse * gamma``. ``out`` may be ``x``."""
+def scale_part(part: int, parts: int, x: Array, inverse: Array, gamma: Array, out: Array) -> None:
+    begin, end = share(part, parts, x.shape[0], 1)
     for n in range(begin, end):
         row, target, r = x[n], out[n], inverse[n]
         for i in range(row.size):
             target[i] = row[i] * r * gamma[i]
+
+
+@kernel(forks=True)
+def scale(x: Array, inverse: Array, gamma: Array, out: Array, parts: int) -> None:
+    """``out = x * inverse * gamma``. ``out`` may be ``x``."""
+    fork_join(scale_part, parts, (x, inverse, gamma, out))
 
 
 @kernel()
@@ -145,8 +176,8 @@ def scale_gradient_part(
 
 
 @kernel()
-def scale_derivative_part(x: Array, g: Array, inverse: Array, gamma: Array, out: Array, begin: int, end: int) -> None:
-    """``inverse * (h - x * inverse^2 * mean(h * x))`` with ``h = g * gamma``. ``out`` may be ``g``."""
+def scale_derivative_part(part: int, parts: int, x: Array, g: Array, inverse: Array, gamma: Array, out: Array) -> None:
+    begin, end = share(part, parts, x.shape[0], 1)
     for n in range(begin, end):
         row, grad, target, r = x[n], g[n], out[n], inverse[n]
         total = f4(0.0)
@@ -157,39 +188,7 @@ def scale_derivative_part(x: Array, g: Array, inverse: Array, gamma: Array, out:
             target[i] = r * (grad[i] * gamma[i] - row[i] * slope)
 
 
-@kernel(parallel=True)
-def statistics_parallel(x: Array, epsilon: float, mean: Array, inverse: Array, parts: int) -> None:
-    for p in prange(parts):
-        statistics_part(x, epsilon, mean, inverse, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
-
-
-@kernel(parallel=True)
-def normalize_parallel(
-    x: Array, mean: Array, inverse: Array, gamma: Array, beta: Array, out: Array, parts: int
-) -> None:
-    for p in prange(parts):
-        normalize_part(x, mean, inverse, gamma, beta, out, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
-
-
-@kernel(parallel=True)
-def root_parallel(x: Array, epsilon: float, inverse: Array, parts: int) -> None:
-    for p in prange(parts):
-        root_part(x, epsilon, inverse, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
-
-
-@kernel(parallel=True)
-def scale_parallel(x: Array, inverse: Array, gamma: Array, out: Array, parts: int) -> None:
-    for p in prange(parts):
-        scale_part(x, inverse, gamma, out, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
-
-
-@kernel(parallel=True)
-def scale_derivative_parallel(x: Array, g: Array, inverse: Array, gamma: Array, out: Array, parts: int) -> None:
-    for p in prange(parts):
-        scale_derivative_part(x, g, inverse, gamma, out, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
-
-
-@kernel(parallel=True)
-def derivative_parallel(x: Array, g: Array, mean: Array, inverse: Array, gamma: Array, out: Array, parts: int) -> None:
-    for p in prange(parts):
-        derivative_part(x, g, mean, inverse, gamma, out, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
+@kernel(forks=True)
+def scale_derivative(x: Array, g: Array, inverse: Array, gamma: Array, out: Array, parts: int) -> None:
+    """``inverse * (h - x * inverse^2 * mean(h * x))`` with ``h = g * gamma``. ``out`` may be ``g``."""
+    fork_join(scale_derivative_part, parts, (x, g, inverse, gamma, out))

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import share
 
 Array = npt.NDArray[Any]
 f32 = np.float32
@@ -38,8 +39,9 @@ def gradient_scale(numbers: Array, factor: float) -> np.float32:
 
 
 @kernel()
-def mse_rows(y: Array, t: Array, sums: Array, first: int, last: int) -> None:
+def mse_part(part: int, parts: int, y: Array, t: Array, sums: Array) -> None:
     """Sum of the squared differences of each row."""
+    first, last = share(part, parts, y.shape[0], 1)
     for i in range(first, last):
         value = 0.0
         for j in range(y.shape[1]):
@@ -48,18 +50,12 @@ def mse_rows(y: Array, t: Array, sums: Array, first: int, last: int) -> None:
         sums[i] = value
 
 
-@kernel()
-def mse(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
+@kernel(forks=True)
+def mse(
+    y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array, parts: int
+) -> None:
     """Mean of the squared differences."""
-    mse_rows(y, t, sums, 0, y.shape[0])
-    total(sums, numbers[SAMPLES] * y.shape[1] / factor, loss)
-
-
-@kernel(parallel=True)
-def mse_parallel(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
-    """`mse`, a row at a time."""
-    for i in prange(y.shape[0]):
-        mse_rows(y, t, sums, i, i + 1)
+    fork_join(mse_part, parts, (y, t, sums))
     total(sums, numbers[SAMPLES] * y.shape[1] / factor, loss)
 
 

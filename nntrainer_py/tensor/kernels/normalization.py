@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import share
 
 Array = npt.NDArray[np.float32]
 f4 = np.float32
 
 
 @kernel()
-def statistics_part(x: Array, mean: Array, variance: Array, start: int, stop: int) -> None:
-    """Mean and biased variance of the channels start..stop, in one pass shifted by the mean of the first row."""
+def statistics_part(part: int, parts: int, x: Array, mean: Array, variance: Array) -> None:
+    start, stop = share(part, parts, mean.size, 1)
     outer, _, inner = x.shape
     for c in range(start, stop):
         shift = f4(0.0)
@@ -43,6 +44,12 @@ def statistics_part(x: Array, mean: Array, variance: Array, start: int, stop: in
         # max() would turn a NaN into 0
         v = squares / count - offset * offset
         variance[c] = f4(0.0) if v < 0.0 else f4(v)
+
+
+@kernel(forks=True)
+def statistics(x: Array, mean: Array, variance: Array, parts: int) -> None:
+    """Mean and biased variance of each channel, in one pass shifted by the mean of the first row."""
+    fork_join(statistics_part, parts, (x, mean, variance))
 
 
 @kernel()
@@ -74,9 +81,9 @@ def running_update(running: Array, batch: Array, momentum: float) -> None:
 
 @kernel()
 def normalize_part(
-    x: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, out: Array, start: int, stop: int
+    part: int, parts: int, x: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, out: Array
 ) -> None:
-    """out = gamma * (x - mean) / sqrt(variance + epsilon) + beta for the channels start..stop."""
+    start, stop = share(part, parts, mean.size, 1)
     outer, _, inner = x.shape
     for c in range(start, stop):
         scale = f4(gamma[c] / np.sqrt(np.float64(variance[c]) + epsilon))
@@ -85,6 +92,14 @@ def normalize_part(
             row, target = x[n, c], out[n, c]
             for i in range(inner):
                 target[i] = scale * (row[i] - m) + b
+
+
+@kernel(forks=True)
+def normalize(
+    x: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, out: Array, parts: int
+) -> None:
+    """out = gamma * (x - mean) / sqrt(variance + epsilon) + beta."""
+    fork_join(normalize_part, parts, (x, mean, variance, gamma, beta, epsilon, out))
 
 
 @kernel()
@@ -111,9 +126,9 @@ def column_normalize_part(
 
 @kernel()
 def sums_part(
-    x: Array, g: Array, mean: Array, variance: Array, epsilon: float, dgamma: Array, dbeta: Array, start: int, stop: int
+    part: int, parts: int, x: Array, g: Array, mean: Array, variance: Array, epsilon: float, dgamma: Array, dbeta: Array
 ) -> None:
-    """dbeta = sum g, dgamma = sum g * (x - mean) / sqrt(variance + epsilon)."""
+    start, stop = share(part, parts, mean.size, 1)
     outer, _, inner = x.shape
     for c in range(start, stop):
         m = mean[c]
@@ -128,6 +143,14 @@ def sums_part(
             product += b
         dbeta[c] = f4(total)
         dgamma[c] = f4(product / np.sqrt(np.float64(variance[c]) + epsilon))
+
+
+@kernel(forks=True)
+def sums(
+    x: Array, g: Array, mean: Array, variance: Array, epsilon: float, dgamma: Array, dbeta: Array, parts: int
+) -> None:
+    """dbeta = sum g, dgamma = sum g * (x - mean) / sqrt(variance + epsilon)."""
+    fork_join(sums_part, parts, (x, g, mean, variance, epsilon, dgamma, dbeta))
 
 
 @kernel()
@@ -158,6 +181,8 @@ def column_sums_part(
 
 @kernel()
 def derivative_part(
+    part: int,
+    parts: int,
     x: Array,
     g: Array,
     mean: Array,
@@ -167,10 +192,8 @@ def derivative_part(
     dbeta: Array,
     epsilon: float,
     out: Array,
-    start: int,
-    stop: int,
 ) -> None:
-    """out = gamma / s * (g - dbeta / count - (x - mean) / s * dgamma / count), s = sqrt(variance + epsilon)."""
+    start, stop = share(part, parts, mean.size, 1)
     outer, _, inner = x.shape
     count = outer * inner
     for c in range(start, stop):
@@ -183,6 +206,23 @@ def derivative_part(
             row, grad, target = x[n, c], g[n, c], out[n, c]
             for i in range(inner):
                 target[i] = scale * (grad[i] - level - (row[i] - m) * slope)
+
+
+@kernel(forks=True)
+def derivative(
+    x: Array,
+    g: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array,
+    dgamma: Array,
+    dbeta: Array,
+    epsilon: float,
+    out: Array,
+    parts: int,
+) -> None:
+    """out = gamma / s * (g - dbeta / count - (x - mean) / s * dgamma / count), s = sqrt(variance + epsilon)."""
+    fork_join(derivative_part, parts, (x, g, mean, variance, gamma, dgamma, dbeta, epsilon, out))
 
 
 @kernel()
@@ -210,56 +250,3 @@ def column_derivative_part(
         for c in range(start, stop):
             level = f4(dbeta[c] / outer)
             out[n, c, 0] = f4(work[0, c]) * (g[n, c, 0] - level - (x[n, c, 0] - mean[c]) * f4(work[1, c]))
-
-
-@kernel(parallel=True)
-def statistics_parallel(x: Array, mean: Array, variance: Array, parts: int) -> None:
-    for p in prange(parts):
-        statistics_part(x, mean, variance, p * mean.size // parts, (p + 1) * mean.size // parts)
-
-
-@kernel(parallel=True)
-def normalize_parallel(
-    x: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, out: Array, parts: int
-) -> None:
-    for p in prange(parts):
-        normalize_part(
-            x, mean, variance, gamma, beta, epsilon, out, p * mean.size // parts, (p + 1) * mean.size // parts
-        )
-
-
-@kernel(parallel=True)
-def sums_parallel(
-    x: Array, g: Array, mean: Array, variance: Array, epsilon: float, dgamma: Array, dbeta: Array, parts: int
-) -> None:
-    for p in prange(parts):
-        sums_part(x, g, mean, variance, epsilon, dgamma, dbeta, p * mean.size // parts, (p + 1) * mean.size // parts)
-
-
-@kernel(parallel=True)
-def derivative_parallel(
-    x: Array,
-    g: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    dgamma: Array,
-    dbeta: Array,
-    epsilon: float,
-    out: Array,
-    parts: int,
-) -> None:
-    for p in prange(parts):
-        derivative_part(
-            x,
-            g,
-            mean,
-            variance,
-            gamma,
-            dgamma,
-            dbeta,
-            epsilon,
-            out,
-            p * mean.size // parts,
-            (p + 1) * mean.size // parts,
-        )

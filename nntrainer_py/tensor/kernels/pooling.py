@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.micro_kernel import LANES
+from nntrainer_py.tensor.kernels.shares import share
 from nntrainer_py.tensor.kernels.vectors import average_pairs, largest_of_pairs, share_among_pairs
 
 Array = npt.NDArray[Any]
@@ -69,13 +70,8 @@ def _halves(window: Window, height: int, width: int, rows: int, columns: int) ->
 
 
 @kernel()
-def max_pool_part(
-    x: Array, out: Array, places: Array, window: Window, work: Array, part: int, begin: int, end: int
-) -> None:
-    """Largest value of every window and, in ``places``, its cell within the window; the first of equal ones wins.
-
-    ``work[part]`` holds the places of one row as floats, which vector code can choose together with the values.
-    """
+def max_pool_part(part: int, parts: int, x: Array, out: Array, places: Array, window: Window, work: Array) -> None:
+    begin, end = share(part, parts, x.shape[0], 1)
     kh, kw, sh, sw, top, left = window
     height, width = x.shape[1:]
     rows, columns = out.shape[1:]
@@ -111,9 +107,18 @@ def max_pool_part(
                 places[p, i, j] = np.int32(marks[j])
 
 
+@kernel(forks=True)
+def max_pool(x: Array, out: Array, places: Array, window: Window, work: Array, parts: int) -> None:
+    """Largest value of every window and, in ``places``, its cell within the window; the first of equal ones wins.
+
+    ``work[part]`` holds the places of one row as floats, which vector code can choose together with the values.
+    """
+    fork_join(max_pool_part, parts, (x, out, places, window, work))
+
+
 @kernel()
-def max_pool_plain_part(x: Array, out: Array, window: Window, begin: int, end: int) -> None:
-    """`max_pool_part` without the places, for inference."""
+def max_pool_plain_part(part: int, parts: int, x: Array, out: Array, window: Window) -> None:
+    begin, end = share(part, parts, x.shape[0], 1)
     kh, kw, sh, sw, top, left = window
     height, width = x.shape[1:]
     rows, columns = out.shape[1:]
@@ -132,9 +137,15 @@ def max_pool_plain_part(x: Array, out: Array, window: Window, begin: int, end: i
                         values[j] = v if (v > values[j]) | (v != v) else values[j]
 
 
+@kernel(forks=True)
+def max_pool_plain(x: Array, out: Array, window: Window, parts: int) -> None:
+    """`max_pool` without the places, for inference."""
+    fork_join(max_pool_plain_part, parts, (x, out, window))
+
+
 @kernel()
-def max_pool_derivative_part(g: Array, places: Array, out: Array, window: Window, begin: int, end: int) -> None:
-    """Every derivative goes to the cell that was the largest."""
+def max_pool_derivative_part(part: int, parts: int, g: Array, places: Array, out: Array, window: Window) -> None:
+    begin, end = share(part, parts, g.shape[0], 1)
     _, kw, sh, sw, top, left = window
     for p in range(begin, end):
         plane = out[p]
@@ -147,9 +158,15 @@ def max_pool_derivative_part(g: Array, places: Array, out: Array, window: Window
                 plane[i * sh - top + place // kw, j * sw - left + place % kw] += g[p, i, j]
 
 
+@kernel(forks=True)
+def max_pool_derivative(g: Array, places: Array, out: Array, window: Window, parts: int) -> None:
+    """Every derivative goes to the cell that was the largest."""
+    fork_join(max_pool_derivative_part, parts, (g, places, out, window))
+
+
 @kernel()
-def average_pool_part(x: Array, out: Array, window: Window, begin: int, end: int) -> None:
-    """Mean of the cells of every window that lie inside."""
+def average_pool_part(part: int, parts: int, x: Array, out: Array, window: Window) -> None:
+    begin, end = share(part, parts, x.shape[0], 1)
     kh, kw, sh, sw, top, left = window
     height, width = x.shape[1:]
     rows, columns = out.shape[1:]
@@ -186,9 +203,15 @@ def average_pool_part(x: Array, out: Array, window: Window, begin: int, end: int
                 values[j] /= f4((high - low) * (min(kw, width - side) - max(-side, 0)))
 
 
+@kernel(forks=True)
+def average_pool(x: Array, out: Array, window: Window, parts: int) -> None:
+    """Mean of the cells of every window that lie inside."""
+    fork_join(average_pool_part, parts, (x, out, window))
+
+
 @kernel()
-def average_pool_derivative_part(g: Array, out: Array, window: Window, begin: int, end: int) -> None:
-    """Every derivative in equal shares to the cells of its window."""
+def average_pool_derivative_part(part: int, parts: int, g: Array, out: Array, window: Window) -> None:
+    begin, end = share(part, parts, g.shape[0], 1)
     kh, kw, sh, sw, top, left = window
     height, width = out.shape[1:]
     rows, columns = g.shape[1:]
@@ -210,10 +233,16 @@ def average_pool_derivative_part(g: Array, out: Array, window: Window, begin: in
             for j in range(columns):
                 side = j * sw - left
                 near, far = max(-side, 0), min(kw, width - side)
-                share = g[p, i, j] / f4((high - low) * (far - near))
+                each = g[p, i, j] / f4((high - low) * (far - near))
                 for a in range(low, high):
                     for b in range(near, far):
-                        plane[origin + a, side + b] += share
+                        plane[origin + a, side + b] += each
+
+
+@kernel(forks=True)
+def average_pool_derivative(g: Array, out: Array, window: Window, parts: int) -> None:
+    """Every derivative in equal shares to the cells of its window."""
+    fork_join(average_pool_derivative_part, parts, (g, out, window))
 
 
 @kernel()
@@ -234,30 +263,6 @@ def global_max_derivative(x: Array, y: Array, g: Array, out: Array) -> None:
         count = 0
         for i in range(x.shape[1]):
             count += 1 if x[p, i] == y[p] else 0
-        share = g[p] / f4(max(count, 1))
+        each = g[p] / f4(max(count, 1))
         for i in range(x.shape[1]):
-            out[p, i] = share if x[p, i] == y[p] else f4(0.0)
-
-
-@kernel(parallel=True)
-def max_pool_parallel(x: Array, out: Array, places: Array, window: Window, work: Array, parts: int) -> None:
-    for p in prange(parts):
-        max_pool_part(x, out, places, window, work, p, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
-
-
-@kernel(parallel=True)
-def max_pool_derivative_parallel(g: Array, places: Array, out: Array, window: Window, parts: int) -> None:
-    for p in prange(parts):
-        max_pool_derivative_part(g, places, out, window, p * g.shape[0] // parts, (p + 1) * g.shape[0] // parts)
-
-
-@kernel(parallel=True)
-def average_pool_parallel(x: Array, out: Array, window: Window, parts: int) -> None:
-    for p in prange(parts):
-        average_pool_part(x, out, window, p * x.shape[0] // parts, (p + 1) * x.shape[0] // parts)
-
-
-@kernel(parallel=True)
-def average_pool_derivative_parallel(g: Array, out: Array, window: Window, parts: int) -> None:
-    for p in prange(parts):
-        average_pool_derivative_part(g, out, window, p * g.shape[0] // parts, (p + 1) * g.shape[0] // parts)
+            out[p, i] = each if x[p, i] == y[p] else f4(0.0)

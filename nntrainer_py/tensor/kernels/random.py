@@ -11,9 +11,10 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import share
 
 Float32 = npt.NDArray[np.float32]
 UInt32 = npt.NDArray[np.uint32]
@@ -51,10 +52,11 @@ def philox(c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, key: np.u
 
 
 @kernel()
-def _fill_rows(key: np.uint64, counters: Int64, draw: int, bits: UInt32, first: int, last: int) -> None:
-    """Groups ``first`` to ``last`` (four elements each, the last of a row shorter) of ``bits`` [samples, features]."""
+def random_bits_part(part: int, parts: int, key: np.uint64, counters: Int64, draw: int, bits: UInt32) -> None:
+    """A share of the groups of ``bits`` [samples, features]: four elements each, the last of a row shorter."""
     features = bits.shape[1]
     groups = (features + 3) // 4
+    first, last = share(part, parts, bits.shape[0] * groups, 1)
     step = np.uint64(counters[STEP]) & _LOW
     number = np.uint64(draw) & _LOW
     for row in range(first // groups, (last + groups - 1) // groups):
@@ -75,18 +77,10 @@ def _fill_rows(key: np.uint64, counters: Int64, draw: int, bits: UInt32, first: 
                 bits[row, element] = words[element - 4 * whole]
 
 
-@kernel()
-def random_bits(key: np.uint64, counters: Int64, draw: int, bits: UInt32) -> None:
+@kernel(forks=True)
+def random_bits(key: np.uint64, counters: Int64, draw: int, bits: UInt32, parts: int) -> None:
     """Fill ``bits`` uint32 [samples, features] with 32 random bits per element."""
-    _fill_rows(key, counters, draw, bits, 0, bits.shape[0] * ((bits.shape[1] + 3) // 4))
-
-
-@kernel(parallel=True)
-def random_bits_parallel(key: np.uint64, counters: Int64, draw: int, bits: UInt32, parts: int) -> None:
-    """As ``random_bits``, in ``parts`` parts."""
-    total = bits.shape[0] * ((bits.shape[1] + 3) // 4)
-    for part in prange(parts):
-        _fill_rows(key, counters, draw, bits, total * part // parts, total * (part + 1) // parts)
+    fork_join(random_bits_part, parts, (key, counters, draw, bits))
 
 
 @kernel()
@@ -102,20 +96,14 @@ def choose(bits: UInt32, threshold: int, below: float, above: float, out: Float3
 
 
 @kernel()
-def _drop_rows(
-    key: np.uint64,
-    counters: Int64,
-    draw: int,
-    threshold: int,
-    scale: float,
-    x: Float32,
+def dropout_part(
+    part: int, parts: int, key: np.uint64, counters: Int64, draw: int, threshold: int, scale: float, x: Float32,
     out: Float32,
-    first: int,
-    last: int,
-) -> None:
-    """``dropout`` of groups ``first`` to ``last``; same walk as ``_fill_rows``."""
+) -> None:  # fmt: skip
+    """The same walk as ``random_bits_part``."""
     features = x.shape[1]
     groups = (features + 3) // 4
+    first, last = share(part, parts, x.shape[0] * groups, 1)
     step = np.uint64(counters[STEP]) & _LOW
     number = np.uint64(draw) & _LOW
     limit, factor, zero = np.uint64(threshold), np.float32(scale), np.float32(0.0)
@@ -140,33 +128,16 @@ def _drop_rows(
                 out[row, element] = zero if words[element - 4 * whole] < limit else x[row, element] * factor
 
 
-@kernel()
+@kernel(forks=True)
 def dropout(
-    key: np.uint64,
-    counters: Int64,
-    draw: int,
-    threshold: int,
-    scale: float,
-    x: Float32,
-    out: Float32,
+    key: np.uint64, counters: Int64, draw: int, threshold: int, scale: float, x: Float32, out: Float32, parts: int
 ) -> None:
     """``out`` = 0 where the element's bits are below ``threshold`` (0 to 2^32), else ``x * scale``.
 
     Dropout (scale = 1 / (1 - rate)) and, for the incoming gradient as ``x``, its derivative; no mask is stored.
     A dropped element is 0 even where x is not finite. ``out`` may be ``x``.
     """
-    _drop_rows(key, counters, draw, threshold, scale, x, out, 0, x.shape[0] * ((x.shape[1] + 3) // 4))
-
-
-@kernel(parallel=True)
-def dropout_parallel(
-    key: np.uint64, counters: Int64, draw: int, threshold: int, scale: float, x: Float32, out: Float32, parts: int
-) -> None:
-    """As ``dropout``, in ``parts`` parts."""
-    total = x.shape[0] * ((x.shape[1] + 3) // 4)
-    for part in prange(parts):
-        begin, end = total * part // parts, total * (part + 1) // parts
-        _drop_rows(key, counters, draw, threshold, scale, x, out, begin, end)
+    fork_join(dropout_part, parts, (key, counters, draw, threshold, scale, x, out))
 
 
 @kernel()

@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import share
 
 Array = npt.NDArray[Any]
-COLUMNS = 64  # kept elements that one thread takes at a time when they are the last axis
+COLUMNS = 64  # kept elements that stay together when they are the last axis
 
 
 @kernel()
-def sum_columns(x: Array, out: Array, accumulate: bool, sums: Array, first: int, last: int) -> None:
-    """``x`` (outer, kept): the sum of each column ``first <= j < last``; ``sums`` is float64 work space (kept)."""
+def sum_columns_part(part: int, parts: int, x: Array, out: Array, accumulate: bool, sums: Array) -> None:
+    first, last = share(part, parts, x.shape[1], COLUMNS)
     for j in range(first, last):
         sums[j] = 0.0
     whole = x.shape[0] // 8 * 8
@@ -37,28 +38,26 @@ def sum_columns(x: Array, out: Array, accumulate: bool, sums: Array, first: int,
             out[j] = np.float32(sums[j])
 
 
+@kernel(forks=True)
+def sum_columns(x: Array, out: Array, accumulate: bool, sums: Array, parts: int) -> None:
+    """``x`` (outer, kept): the sum of each column; ``sums`` is float64 work space (kept)."""
+    fork_join(sum_columns_part, parts, (x, out, accumulate, sums))
+
+
 @kernel()
-def sum_planes(x: Array, out: Array, accumulate: bool, first: int, last: int) -> None:
-    """``x`` (outer, kept, inner): the sum of each ``x[:, k, :]`` with ``first <= k < last``."""
+def sum_planes_part(part: int, parts: int, x: Array, out: Array, accumulate: bool) -> None:
+    first, last = share(part, parts, x.shape[1], 1)
     for k in range(first, last):
         total = 0.0
         for i in range(x.shape[0]):
-            part = np.float32(0.0)
+            some = np.float32(0.0)
             for j in range(x.shape[2]):
-                part += x[i, k, j]
-            total += np.float64(part)
+                some += x[i, k, j]
+            total += np.float64(some)
         out[k] = np.float32(total) + (out[k] if accumulate else np.float32(0.0))
 
 
-@kernel(parallel=True)
-def sum_columns_parallel(x: Array, out: Array, accumulate: bool, sums: Array, parts: int) -> None:
-    """`sum_columns`, COLUMNS of them at a time."""
-    for part in prange(parts):
-        sum_columns(x, out, accumulate, sums, part * COLUMNS, min((part + 1) * COLUMNS, x.shape[1]))
-
-
-@kernel(parallel=True)
-def sum_planes_parallel(x: Array, out: Array, accumulate: bool) -> None:
-    """`sum_planes`, one kept element at a time."""
-    for k in prange(x.shape[1]):
-        sum_planes(x, out, accumulate, k, k + 1)
+@kernel(forks=True)
+def sum_planes(x: Array, out: Array, accumulate: bool, parts: int) -> None:
+    """``x`` (outer, kept, inner): the sum of each ``x[:, k, :]``."""
+    fork_join(sum_planes_part, parts, (x, out, accumulate))

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.exponential import exp
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import share
 
 Array = npt.NDArray[Any]
 f32 = np.float32
@@ -54,12 +55,9 @@ def row_product(x: Array, y: Array, row: int) -> np.float32:
 
 
 @kernel()
-def softmax(x: Array, out: Array | None, first: int, last: int) -> None:
-    """``exp(x - max) / sum`` of the rows ``first <= i < last`` of ``x``; ``out`` None: in place."""
-    if out is None:
-        result = x
-    else:
-        result = out
+def softmax_part(part: int, parts: int, x: Array, out: Array | None) -> None:
+    result = x if out is None else out
+    first, last = share(part, parts, x.shape[0], 1)
     width = x.shape[1]
     for i in range(first, last):
         top = largest(x, i)
@@ -70,13 +68,16 @@ def softmax(x: Array, out: Array | None, first: int, last: int) -> None:
             result[i, j] *= factor
 
 
+@kernel(forks=True)
+def softmax(x: Array, out: Array | None, parts: int) -> None:
+    """``exp(x - max) / sum`` of the rows of ``x``; ``out`` None: in place."""
+    fork_join(softmax_part, parts, (x, out))
+
+
 @kernel()
-def softmax_derivative(y: Array, g: Array, out: Array | None, first: int, last: int) -> None:
-    """``y * (g - sum(g * y))`` of the rows ``first <= i < last``; ``out`` None: in ``g``."""
-    if out is None:
-        result = g
-    else:
-        result = out
+def softmax_derivative_part(part: int, parts: int, y: Array, g: Array, out: Array | None) -> None:
+    result = g if out is None else out
+    first, last = share(part, parts, y.shape[0], 1)
     width = y.shape[1]
     for i in range(first, last):
         inner = row_product(g, y, i)
@@ -84,15 +85,7 @@ def softmax_derivative(y: Array, g: Array, out: Array | None, first: int, last: 
             result[i, j] = y[i, j] * (g[i, j] - inner)
 
 
-@kernel(parallel=True)
-def softmax_parallel(x: Array, out: Array | None, step: int, parts: int) -> None:
-    """`softmax`, ``step`` rows at a time."""
-    for part in prange(parts):
-        softmax(x, out, part * step, min((part + 1) * step, x.shape[0]))
-
-
-@kernel(parallel=True)
-def softmax_derivative_parallel(y: Array, g: Array, out: Array | None, step: int, parts: int) -> None:
-    """`softmax_derivative`, ``step`` rows at a time."""
-    for part in prange(parts):
-        softmax_derivative(y, g, out, part * step, min((part + 1) * step, y.shape[0]))
+@kernel(forks=True)
+def softmax_derivative(y: Array, g: Array, out: Array | None, parts: int) -> None:
+    """``y * (g - sum(g * y))`` of the rows; ``out`` None: in ``g``."""
+    fork_join(softmax_derivative_part, parts, (y, g, out))

@@ -1,7 +1,9 @@
-"""Optimizer updates of whole weights, serial and on threads, and the clipping of gradients.
+"""Optimizer updates of whole weights, in place, and the clipping of gradients.
 
-The numbers that change from step to step come from the step state and are prepared in float64: the learning rate, the
-loss scale (taken out of the gradient again) and the count t of updates done before. The rules are in `update_rules`.
+Every update first forms ``g = gradient * scale + decay * weight`` (clipping, then regularizer and decay, in NNTrainer's
+order). The numbers that change from step to step come from the step state and are prepared in float64: the learning
+rate, the loss scale (taken out of the gradient again) and the count t of updates done before. So is ``1 - beta``: from
+the float32 nearest to 0.999 it would be off by 5e-5.
 """
 
 from __future__ import annotations
@@ -11,25 +13,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
 from nntrainer_py.tensor.kernels.compile import kernel
-from nntrainer_py.tensor.kernels.update_rules import (
-    adagrad_part,
-    adam_part,
-    lamb_part,
-    lamb_step,
-    lion_part,
-    momentum_part,
-    rmsprop_part,
-    sgd_part,
-)
+from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import CHUNK, share
 
 Array = npt.NDArray[Any]
 f32 = np.float32
 LEARNING_RATE, LOSS_SCALE = 0, 2  # places in StepState.numbers
 ITERATION = 0  # place in StepState.counters
-CHUNK = 16384  # elements that one thread takes at a time
 
 
 @kernel()
@@ -49,7 +41,7 @@ def gradient_factor(scale: Array, numbers: Array) -> np.float32:
 def adam_numbers(
     b1: float, b2: float, torch_ref: bool, weight_decay: float, numbers: Array, counters: Array
 ) -> tuple[np.float32, np.float32, np.float32]:
-    """(keep, rate, root) of `adam_part`; ``torch_ref``: epsilon is added after the bias correction."""
+    """(keep, rate, root) of `adam`; ``torch_ref``: epsilon is added after the bias correction."""
     first, second = corrections(b1, b2, counters)
     rate = numbers[LEARNING_RATE]
     keep = 1.0 - rate * weight_decay
@@ -71,253 +63,205 @@ def lamb_trust(norms: Array, rate: float) -> np.float32:
 
 
 @kernel()
+def sgd_part(
+    part: int, parts: int, w: Array, g: Array, scale: Array, decay: float, numbers: Array, counters: Array,
+) -> None:  # fmt: skip
+    factor, decline = gradient_factor(scale, numbers), f32(decay)
+    rate = f32(numbers[LEARNING_RATE])
+    a, b = share(part, parts, w.size, CHUNK)
+    weight, gradient = w[a:b], g[a:b]
+    for i in range(weight.size):
+        weight[i] -= rate * (gradient[i] * factor + decline * weight[i])
+
+
+@kernel(forks=True)
 def sgd(
-    w: Array,
-    g: Array,
-    scale: Array,
-    decay: float,
-    numbers: Array,
-    counters: Array,
-) -> None:
-    """Update of one weight."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate = f32(numbers[LEARNING_RATE])
-    sgd_part(w, g, factor, share, rate)
-
-
-@kernel(parallel=True)
-def sgd_parallel(
-    w: Array,
-    g: Array,
-    scale: Array,
-    decay: float,
-    numbers: Array,
-    counters: Array,
-    parts: int,
-) -> None:
-    """`sgd` in ``parts`` chunks."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate = f32(numbers[LEARNING_RATE])
-    for part in prange(parts):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        sgd_part(w[a:b], g[a:b], factor, share, rate)
+    w: Array, g: Array, scale: Array, decay: float, numbers: Array, counters: Array, parts: int,
+) -> None:  # fmt: skip
+    """``w -= rate * g``."""
+    fork_join(sgd_part, parts, (w, g, scale, decay, numbers, counters))
 
 
 @kernel()
+def momentum_part(
+    part: int, parts: int, w: Array, g: Array, v: Array, scale: Array, decay: float, momentum: float, nesterov: bool,
+    numbers: Array, counters: Array,
+) -> None:  # fmt: skip
+    factor, decline = gradient_factor(scale, numbers), f32(decay)
+    rate, kept = f32(numbers[LEARNING_RATE]), f32(momentum)
+    ahead, now = (kept, f32(1.0)) if nesterov else (f32(1.0), f32(0.0))
+    a, b = share(part, parts, w.size, CHUNK)
+    weight, gradient, speed = w[a:b], g[a:b], v[a:b]
+    for i in range(weight.size):
+        d = gradient[i] * factor + decline * weight[i]
+        u = kept * speed[i] + d
+        speed[i] = u
+        weight[i] -= rate * (ahead * u + now * d)
+
+
+@kernel(forks=True)
 def momentum(
-    w: Array,
-    g: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    momentum: float,
-    nesterov: bool,
-    numbers: Array,
-    counters: Array,
-) -> None:
-    """Update of one weight."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate = f32(numbers[LEARNING_RATE])
-    kept = f32(momentum)
-    ahead, now = (kept, f32(1.0)) if nesterov else (f32(1.0), f32(0.0))
-    momentum_part(w, g, v, factor, share, rate, kept, ahead, now)
-
-
-@kernel(parallel=True)
-def momentum_parallel(
-    w: Array,
-    g: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    momentum: float,
-    nesterov: bool,
-    numbers: Array,
-    counters: Array,
-    parts: int,
-) -> None:
-    """`momentum` in ``parts`` chunks."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate = f32(numbers[LEARNING_RATE])
-    kept = f32(momentum)
-    ahead, now = (kept, f32(1.0)) if nesterov else (f32(1.0), f32(0.0))
-    for part in prange(parts):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        momentum_part(w[a:b], g[a:b], v[a:b], factor, share, rate, kept, ahead, now)
+    w: Array, g: Array, v: Array, scale: Array, decay: float, momentum: float, nesterov: bool, numbers: Array,
+    counters: Array, parts: int,
+) -> None:  # fmt: skip
+    """``v = momentum * v + g``, ``w -= rate * v``; ``nesterov``: ``w -= rate * (g + momentum * v)``."""
+    fork_join(momentum_part, parts, (w, g, v, scale, decay, momentum, nesterov, numbers, counters))
 
 
 @kernel()
+def adam_part(
+    part: int, parts: int, w: Array, g: Array, m: Array, v: Array, scale: Array, decay: float, b1: float, b2: float,
+    epsilon: float, weight_decay: float, torch_ref: bool, numbers: Array, counters: Array,
+) -> None:  # fmt: skip
+    factor, decline = gradient_factor(scale, numbers), f32(decay)
+    keep, rate, root = adam_numbers(b1, b2, torch_ref, weight_decay, numbers, counters)
+    beta1, beta2, least = f32(b1), f32(b2), f32(epsilon)
+    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
+    a, b = share(part, parts, w.size, CHUNK)
+    weight, gradient, first, second = w[a:b], g[a:b], m[a:b], v[a:b]
+    for i in range(weight.size):
+        d = gradient[i] * factor + decline * weight[i]
+        one = beta1 * first[i] + rest1 * d
+        two = beta2 * second[i] + rest2 * d * d
+        first[i] = one
+        second[i] = two
+        weight[i] = keep * weight[i] - rate * one / (root * np.sqrt(two) + least)
+
+
+@kernel(forks=True)
 def adam(
-    w: Array,
-    g: Array,
-    m: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    b1: float,
-    b2: float,
-    epsilon: float,
-    weight_decay: float,
-    torch_ref: bool,
-    numbers: Array,
-    counters: Array,
-) -> None:
-    """Update of one weight."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    keep, rate, root = adam_numbers(b1, b2, torch_ref, weight_decay, numbers, counters)
-    beta1, beta2, least = f32(b1), f32(b2), f32(epsilon)
-    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
-    adam_part(w, g, m, v, factor, share, keep, beta1, beta2, rest1, rest2, rate, root, least)
-
-
-@kernel(parallel=True)
-def adam_parallel(
-    w: Array,
-    g: Array,
-    m: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    b1: float,
-    b2: float,
-    epsilon: float,
-    weight_decay: float,
-    torch_ref: bool,
-    numbers: Array,
-    counters: Array,
-    parts: int,
-) -> None:
-    """`adam` in ``parts`` chunks."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    keep, rate, root = adam_numbers(b1, b2, torch_ref, weight_decay, numbers, counters)
-    beta1, beta2, least = f32(b1), f32(b2), f32(epsilon)
-    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
-    for part in prange(parts):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        adam_part(w[a:b], g[a:b], m[a:b], v[a:b], factor, share, keep, beta1, beta2, rest1, rest2, rate, root, least)
+    w: Array, g: Array, m: Array, v: Array, scale: Array, decay: float, b1: float, b2: float, epsilon: float,
+    weight_decay: float, torch_ref: bool, numbers: Array, counters: Array, parts: int,
+) -> None:  # fmt: skip
+    """Moments, then ``w = keep * w - rate * m / (root * sqrt(v) + epsilon)``; see `adam_numbers`."""
+    fork_join(adam_part, parts, (w, g, m, v, scale, decay, b1, b2, epsilon, weight_decay, torch_ref, numbers, counters))
 
 
 @kernel()
+def rmsprop_part(
+    part: int, parts: int, w: Array, g: Array, v: Array, scale: Array, decay: float, rho: float, epsilon: float,
+    numbers: Array, counters: Array,
+) -> None:  # fmt: skip
+    factor, decline = gradient_factor(scale, numbers), f32(decay)
+    rate, least = f32(numbers[LEARNING_RATE]), f32(epsilon)
+    kept, rest = f32(rho), f32(1.0 - rho)
+    a, b = share(part, parts, w.size, CHUNK)
+    weight, gradient, mean = w[a:b], g[a:b], v[a:b]
+    for i in range(weight.size):
+        d = gradient[i] * factor + decline * weight[i]
+        square = kept * mean[i] + rest * d * d
+        mean[i] = square
+        weight[i] -= rate * d / (np.sqrt(square) + least)
+
+
+@kernel(forks=True)
 def rmsprop(
-    w: Array,
-    g: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    rho: float,
-    epsilon: float,
-    numbers: Array,
-    counters: Array,
-) -> None:
-    """Update of one weight."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate, least = f32(numbers[LEARNING_RATE]), f32(epsilon)
-    kept, rest = f32(rho), f32(1.0 - rho)
-    rmsprop_part(w, g, v, factor, share, rate, kept, rest, least)
-
-
-@kernel(parallel=True)
-def rmsprop_parallel(
-    w: Array,
-    g: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    rho: float,
-    epsilon: float,
-    numbers: Array,
-    counters: Array,
-    parts: int,
-) -> None:
-    """`rmsprop` in ``parts`` chunks."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate, least = f32(numbers[LEARNING_RATE]), f32(epsilon)
-    kept, rest = f32(rho), f32(1.0 - rho)
-    for part in prange(parts):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        rmsprop_part(w[a:b], g[a:b], v[a:b], factor, share, rate, kept, rest, least)
+    w: Array, g: Array, v: Array, scale: Array, decay: float, rho: float, epsilon: float, numbers: Array,
+    counters: Array, parts: int,
+) -> None:  # fmt: skip
+    """``v = rho * v + (1 - rho) * g**2``, ``w -= rate * g / (sqrt(v) + epsilon)``."""
+    fork_join(rmsprop_part, parts, (w, g, v, scale, decay, rho, epsilon, numbers, counters))
 
 
 @kernel()
+def adagrad_part(
+    part: int, parts: int, w: Array, g: Array, v: Array, scale: Array, decay: float, epsilon: float, numbers: Array,
+    counters: Array,
+) -> None:  # fmt: skip
+    factor, decline = gradient_factor(scale, numbers), f32(decay)
+    rate, least = f32(numbers[LEARNING_RATE]), f32(epsilon)
+    a, b = share(part, parts, w.size, CHUNK)
+    weight, gradient, sum_of_squares = w[a:b], g[a:b], v[a:b]
+    for i in range(weight.size):
+        d = gradient[i] * factor + decline * weight[i]
+        square = sum_of_squares[i] + d * d
+        sum_of_squares[i] = square
+        weight[i] -= rate * d / (np.sqrt(square) + least)
+
+
+@kernel(forks=True)
 def adagrad(
-    w: Array,
-    g: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    epsilon: float,
-    numbers: Array,
-    counters: Array,
-) -> None:
-    """Update of one weight."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate, least = f32(numbers[LEARNING_RATE]), f32(epsilon)
-    adagrad_part(w, g, v, factor, share, rate, least)
-
-
-@kernel(parallel=True)
-def adagrad_parallel(
-    w: Array,
-    g: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    epsilon: float,
-    numbers: Array,
-    counters: Array,
+    w: Array, g: Array, v: Array, scale: Array, decay: float, epsilon: float, numbers: Array, counters: Array,
     parts: int,
-) -> None:
-    """`adagrad` in ``parts`` chunks."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate, least = f32(numbers[LEARNING_RATE]), f32(epsilon)
-    for part in prange(parts):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        adagrad_part(w[a:b], g[a:b], v[a:b], factor, share, rate, least)
+) -> None:  # fmt: skip
+    """``v += g**2``, ``w -= rate * g / (sqrt(v) + epsilon)``."""
+    fork_join(adagrad_part, parts, (w, g, v, scale, decay, epsilon, numbers, counters))
 
 
 @kernel()
+def lion_part(
+    part: int, parts: int, w: Array, g: Array, m: Array, scale: Array, decay: float, b1: float, b2: float,
+    weight_decay: float, numbers: Array, counters: Array,
+) -> None:  # fmt: skip
+    factor, decline = gradient_factor(scale, numbers), f32(decay)
+    rate, beta1, beta2 = f32(numbers[LEARNING_RATE]), f32(b1), f32(b2)
+    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
+    keep = f32(1.0 - numbers[LEARNING_RATE] * weight_decay)
+    a, b = share(part, parts, w.size, CHUNK)
+    weight, gradient, mean = w[a:b], g[a:b], m[a:b]
+    for i in range(weight.size):
+        d = gradient[i] * factor + decline * weight[i]
+        u = beta1 * mean[i] + rest1 * d
+        step = f32(1.0) if u > f32(0.0) else (f32(-1.0) if u < f32(0.0) else u)
+        mean[i] = beta2 * mean[i] + rest2 * d
+        weight[i] = keep * weight[i] - rate * step
+
+
+@kernel(forks=True)
 def lion(
+    w: Array, g: Array, m: Array, scale: Array, decay: float, b1: float, b2: float, weight_decay: float,
+    numbers: Array, counters: Array, parts: int,
+) -> None:  # fmt: skip
+    """``w = keep * w - rate * sign(b1 * m + (1 - b1) * g)``, ``m = b2 * m + (1 - b2) * g``; NaN stays NaN."""
+    fork_join(lion_part, parts, (w, g, m, scale, decay, b1, b2, weight_decay, numbers, counters))
+
+
+@kernel()
+def lamb_moments(
     w: Array,
     g: Array,
     m: Array,
-    scale: Array,
-    decay: float,
-    b1: float,
-    b2: float,
-    weight_decay: float,
-    numbers: Array,
-    counters: Array,
+    v: Array,
+    scale: np.float32,
+    decay: np.float32,
+    weight_decay: np.float32,
+    b1: np.float32,
+    b2: np.float32,
+    c1: np.float32,
+    c2: np.float32,
+    rate: np.float32,
+    root: np.float32,
+    epsilon: np.float32,
+    norms: Array,
 ) -> None:
-    """Update of one weight."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate, beta1, beta2 = f32(numbers[LEARNING_RATE]), f32(b1), f32(b2)
-    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
-    keep = f32(1.0 - numbers[LEARNING_RATE] * weight_decay)
-    lion_part(w, g, m, factor, share, keep, rate, beta1, beta2, rest1, rest2)
+    """Moments, and in ``norms`` the sums of squares of ``w`` and of the step (see `lamb_step`)."""
+    weights, steps = 0.0, 0.0
+    for i in range(w.size):
+        d = g[i] * scale + decay * w[i]
+        a = b1 * m[i] + c1 * d
+        b = b2 * v[i] + c2 * d * d
+        m[i] = a
+        v[i] = b
+        step = rate * a / (root * np.sqrt(b) + epsilon) + weight_decay * w[i]
+        weights += np.float64(w[i]) * np.float64(w[i])
+        steps += np.float64(step) * np.float64(step)
+    norms[0], norms[1] = weights, steps
 
 
-@kernel(parallel=True)
-def lion_parallel(
+@kernel()
+def lamb_step(
     w: Array,
-    g: Array,
     m: Array,
-    scale: Array,
-    decay: float,
-    b1: float,
-    b2: float,
-    weight_decay: float,
-    numbers: Array,
-    counters: Array,
-    parts: int,
+    v: Array,
+    weight_decay: np.float32,
+    rate: np.float32,
+    root: np.float32,
+    epsilon: np.float32,
+    trust: np.float32,
 ) -> None:
-    """`lion` in ``parts`` chunks."""
-    factor, share = gradient_factor(scale, numbers), f32(decay)
-    rate, beta1, beta2 = f32(numbers[LEARNING_RATE]), f32(b1), f32(b2)
-    rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
-    keep = f32(1.0 - numbers[LEARNING_RATE] * weight_decay)
-    for part in prange(parts):
-        a, b = part * CHUNK, (part + 1) * CHUNK
-        lion_part(w[a:b], g[a:b], m[a:b], factor, share, keep, rate, beta1, beta2, rest1, rest2)
+    """``w -= trust * (rate * m / (root * sqrt(v) + epsilon) + weight_decay * w)``."""
+    for i in range(w.size):
+        w[i] -= trust * (rate * m[i] / (root * np.sqrt(v[i]) + epsilon) + weight_decay * w[i])
 
 
 @kernel()
@@ -337,20 +281,20 @@ def lamb(
     norms: Array,
 ) -> None:
     """Update of one weight; ``norms`` is float64 work space (chunks, 2), so that threads add alike."""
-    factor, share, linear = gradient_factor(scale, numbers), f32(decay), f32(weight_decay)
+    factor, decline, linear = gradient_factor(scale, numbers), f32(decay), f32(weight_decay)
     first, second = corrections(b1, b2, counters)
     rate, root = f32(1.0 / first), f32(1.0 / math.sqrt(second))
     beta1, beta2, least = f32(b1), f32(b2), f32(epsilon)
     rest1, rest2 = f32(1.0 - b1), f32(1.0 - b2)
     for part in range(norms.shape[0]):
         a, b = part * CHUNK, (part + 1) * CHUNK
-        lamb_part(
+        lamb_moments(
             w[a:b],
             g[a:b],
             m[a:b],
             v[a:b],
             factor,
-            share,
+            decline,
             linear,
             beta1,
             beta2,

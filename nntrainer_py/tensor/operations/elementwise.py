@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nntrainer_py.tensor.kernels import activation, activation_derivative, activation_parallel, elementwise
-from nntrainer_py.tensor.kernels.activation_parallel import CHUNK
+from nntrainer_py.tensor.kernels import activation, activation_derivative, elementwise
+from nntrainer_py.tensor.kernels.shares import CHUNK
 from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
 
 #: functions whose derivative is computed from the output, so that the input may be overwritten
@@ -20,9 +20,9 @@ PARALLEL_SIZE_CHEAP = 1 << 17
 _CHEAP = frozenset({"relu", "leaky_relu"})
 
 
-def chunks(size: int) -> int:
-    """Number of chunks that a parallel kernel makes of ``size`` elements."""
-    return -(-size // CHUNK)
+def parts(size: int, run: Run, least: int = PARALLEL_SIZE_CHEAP) -> int:
+    """Parts of a flat array of ``size`` elements: one up to ``least``, else one for each thread, of a chunk or more."""
+    return min(run.threads, -(-size // CHUNK)) if size > least else 1
 
 
 def same_memory(a: Array, b: Array) -> bool:
@@ -41,8 +41,8 @@ def _check_function(name: Any) -> str:
     return str(name)
 
 
-def _is_parallel(function: str, size: int, run: Run) -> bool:
-    return run.threads > 1 and size > (PARALLEL_SIZE_CHEAP if function in _CHEAP else PARALLEL_SIZE)
+def _parts(function: str, size: int, run: Run) -> int:
+    return parts(size, run, PARALLEL_SIZE_CHEAP if function in _CHEAP else PARALLEL_SIZE)
 
 
 class Activation(OperationKind):
@@ -59,9 +59,7 @@ class Activation(OperationKind):
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         function = operation.attributes["function"]
         x, out = arrays["x"].reshape(-1), in_place(arrays["out"], arrays["x"])
-        if _is_parallel(function, x.size, run):
-            return getattr(activation_parallel, f"{function}_parallel").function, (x, out, chunks(x.size))
-        return getattr(activation, function).function, (x, out)
+        return getattr(activation, function).function, (x, out, _parts(function, x.size, run))
 
 
 class ActivationDerivative(OperationKind):
@@ -84,10 +82,8 @@ class ActivationDerivative(OperationKind):
         function = operation.attributes["function"]
         operand = arrays["y" if function in FROM_OUTPUT else "x"].reshape(-1)
         g, out = arrays["g"].reshape(-1), in_place(arrays["out"], arrays["g"])
-        if _is_parallel(function, g.size, run):
-            made = getattr(activation_parallel, f"{function}_derivative_parallel")
-            return made.function, (operand, g, out, chunks(g.size))
-        return getattr(activation_derivative, f"{function}_derivative").function, (operand, g, out)
+        made = getattr(activation_derivative, f"{function}_derivative")
+        return made.function, (operand, g, out, _parts(function, g.size, run))
 
 
 class AddN(OperationKind):
@@ -113,10 +109,7 @@ class AddN(OperationKind):
         out = in_place(arrays["out"], terms[0])
         if len(terms) > 2:
             return elementwise.add_many.function, (tuple(terms), out)
-        size = terms[0].size
-        if run.threads > 1 and size > PARALLEL_SIZE_CHEAP:
-            return elementwise.add_parallel.function, (terms[0], terms[1], out, chunks(size))
-        return elementwise.add.function, (terms[0], terms[1], out)
+        return elementwise.add.function, (terms[0], terms[1], out, parts(terms[0].size, run))
 
 
 class Zeros(OperationKind):
@@ -130,9 +123,7 @@ class Zeros(OperationKind):
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         out = arrays["out"].reshape(-1)
-        if run.threads > 1 and out.size > PARALLEL_SIZE_CHEAP:
-            return elementwise.fill_parallel.function, (out, out.dtype.type(0), chunks(out.size))
-        return elementwise.fill.function, (out, out.dtype.type(0))
+        return elementwise.fill.function, (out, out.dtype.type(0), parts(out.size, run))
 
 
 class Copy(OperationKind):
@@ -152,16 +143,11 @@ class Copy(OperationKind):
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         x, out = arrays["x"].reshape(-1), arrays["out"].reshape(-1)
-        parallel = run.threads > 1 and x.size > PARALLEL_SIZE_CHEAP
         if operation.accumulate:
-            if parallel:
-                return elementwise.add_parallel.function, (out, x, None, chunks(x.size))
-            return elementwise.add.function, (out, x, None)
+            return elementwise.add.function, (out, x, None, parts(x.size, run))
         if same_memory(x, out):
             return _nothing, ()
-        if parallel:
-            return elementwise.copy_parallel.function, (x, out, chunks(x.size))
-        return elementwise.copy.function, (x, out)
+        return elementwise.copy.function, (x, out, parts(x.size, run))
 
 
 def _nothing() -> None:

@@ -47,9 +47,8 @@ class EmbeddingGradient(OperationKind):
 
         x, out = arrays["x"].reshape(-1), arrays["out"].reshape(operation.attributes["rows"], -1)
         g, width = arrays["g"].reshape(x.size, -1), out.shape[1]
-        if run.threads > 1 and g.size + out.size > _PARALLEL_ELEMENTS and width >= 16 * run.threads:
-            return kernels.scatter_parallel.function, (x, g, out, operation.accumulate, run.threads)
-        return kernels.scatter_part.function, (x, g, out, operation.accumulate, 0, width)
+        large = g.size + out.size > _PARALLEL_ELEMENTS and width >= 16 * run.threads
+        return kernels.scatter.function, (x, g, out, operation.accumulate, run.threads if large else 1)
 
 
 def _steps(shape: tuple[int, ...], axis: int) -> tuple[tuple[int, ...], int]:

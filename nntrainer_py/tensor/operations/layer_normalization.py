@@ -54,9 +54,7 @@ class _Normalization(OperationKind):
 
     def parts(self, operation: Operation, run: Run) -> int:
         x = operation.reads["x"]
-        if run.threads == 1 or x.nbytes < _PARALLEL_BYTES:
-            return 1
-        return min(run.threads * 4, folded(x.shape, operation.attributes["axes"])[0])
+        return 1 if x.nbytes < _PARALLEL_BYTES else min(run.threads, folded(x.shape, operation.attributes["axes"])[0])
 
     def check(self, reads: Mapping[str, Value], axes: tuple[int, ...]) -> None:
         shape = reads["x"].shape
@@ -81,10 +79,8 @@ class LayerStatistics(_Normalization):
         from nntrainer_py.tensor.kernels import layer_normalization as kernels
 
         v, parts = self.views(operation, arrays), self.parts(operation, run)
-        arguments = (v["x"], float(operation.attributes["epsilon"]), v["mean"], v["inverse"])
-        if parts > 1:
-            return kernels.statistics_parallel.function, (*arguments, parts)
-        return kernels.statistics_part.function, (*arguments, 0, v["x"].shape[0])
+        epsilon = float(operation.attributes["epsilon"])
+        return kernels.statistics.function, (v["x"], epsilon, v["mean"], v["inverse"], parts)
 
 
 class LayerNormalize(_Normalization):
@@ -102,10 +98,7 @@ class LayerNormalize(_Normalization):
         from nntrainer_py.tensor.kernels import layer_normalization as kernels
 
         v, parts = self.views(operation, arrays), self.parts(operation, run)
-        arguments = (v["x"], v["mean"], v["inverse"], v["gamma"], v["beta"], v["out"])
-        if parts > 1:
-            return kernels.normalize_parallel.function, (*arguments, parts)
-        return kernels.normalize_part.function, (*arguments, 0, v["x"].shape[0])
+        return kernels.normalize.function, (v["x"], v["mean"], v["inverse"], v["gamma"], v["beta"], v["out"], parts)
 
 
 class LayerNormalizeSums(_Normalization):
@@ -148,10 +141,7 @@ class LayerNormalizeDerivative(_Normalization):
         from nntrainer_py.tensor.kernels import layer_normalization as kernels
 
         v, parts = self.views(operation, arrays), self.parts(operation, run)
-        arguments = (v["x"], v["g"], v["mean"], v["inverse"], v["gamma"], v["out"])
-        if parts > 1:
-            return kernels.derivative_parallel.function, (*arguments, parts)
-        return kernels.derivative_part.function, (*arguments, 0, v["x"].shape[0])
+        return kernels.derivative.function, (v["x"], v["g"], v["mean"], v["inverse"], v["gamma"], v["out"], parts)
 
 
 def _rows(array: Array) -> Array:
@@ -163,9 +153,8 @@ def _split(name: str, arguments: tuple[Any, ...], run: Run) -> Call:
     from nntrainer_py.tensor.kernels import layer_normalization as kernels
 
     x = arguments[0]
-    if run.threads == 1 or x.nbytes < _PARALLEL_BYTES:
-        return getattr(kernels, f"{name}_part").function, (*arguments, 0, x.shape[0])
-    return getattr(kernels, f"{name}_parallel").function, (*arguments, min(run.threads * 4, x.shape[0]))
+    parts = 1 if x.nbytes < _PARALLEL_BYTES else min(run.threads, x.shape[0])
+    return getattr(kernels, name).function, (*arguments, parts)
 
 
 class RmsStatistics(OperationKind):

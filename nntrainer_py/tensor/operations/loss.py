@@ -25,10 +25,9 @@ from nntrainer_py.tensor.operations.record import (
     Value,
     register,
 )
-from nntrainer_py.tensor.operations.softmax import rows, split
+from nntrainer_py.tensor.operations.softmax import row_parts, rows
 
 SCALAR = Spec((1,), "float64", Role.SCALAR)
-PARALLEL_SIZE = 1 << 16
 
 
 def samples(array: Array) -> Array:
@@ -58,10 +57,9 @@ class ElementLoss(OperationKind):
         parameter, factor = _numbers(operation)
         if self.by_rows:
             factor *= arrays["y"].shape[0] / y.shape[0]
-        name = self.name
-        if run.threads > 1 and y.size > PARALLEL_SIZE and name == "mse" and y.shape[0] > 1:
-            name = "mse_parallel"
-        return getattr(loss, name).function, (y, t, parameter, factor, run.state.numbers, sums, arrays["loss"])
+        made = getattr(loss, self.name)
+        arguments = (y, t, parameter, factor, run.state.numbers, sums, arrays["loss"])
+        return made.function, (*arguments, row_parts(y, run)) if made.forks else arguments
 
 
 class ElementLossDerivative(OperationKind):
@@ -128,12 +126,11 @@ class CrossEntropy(OperationKind):
         sums = run.scratch[: 8 * x.shape[0]].view(np.float64)
         state = run.state
         per_sample = x.shape[0] // arrays["x"].shape[0]
-        arguments = (x, t, indices, weights, parameter, factor, state.numbers, state.status, per_sample, out, sums)
-        if self.name != "focal" and run.threads > 1 and x.size > PARALLEL_SIZE and x.shape[0] > 1:
-            made = getattr(cross_entropy, f"{self.name}_parallel")
-            return made.function, (*arguments, arrays["loss"], *split(x))
         module = focal if self.name == "focal" else cross_entropy
-        return getattr(module, self.name).function, (*arguments, arrays["loss"])
+        return getattr(module, self.name).function, (
+            x, t, indices, weights, parameter, factor, state.numbers, state.status, per_sample, out, sums,
+            arrays["loss"], row_parts(x, run),
+        )  # fmt: skip
 
 
 class CrossEntropyDerivative(OperationKind):
@@ -154,11 +151,9 @@ class CrossEntropyDerivative(OperationKind):
         if self.mean_of_elements:
             factor *= arrays["p"].shape[0] / p.size
         parameter = float(operation.attributes.get(self.parameter, 0.0))
-        arguments = (p, t, indices, weights, parameter, factor, run.state.numbers, out)
-        if self.name == "cross_softmax_derivative" and run.threads > 1 and p.size > PARALLEL_SIZE and p.shape[0] > 1:
-            return cross_entropy.cross_softmax_derivative_parallel.function, (*arguments, *split(p))
         module = focal if self.name == "focal_derivative" else cross_entropy
-        return getattr(module, self.name).function, (*arguments, 0, p.shape[0])
+        arguments = (p, t, indices, weights, parameter, factor, run.state.numbers, out, row_parts(p, run))
+        return getattr(module, self.name).function, arguments
 
 
 def _check_label(x: Value, t: Value, attributes: Mapping[str, Any]) -> None:

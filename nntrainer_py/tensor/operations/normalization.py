@@ -43,9 +43,7 @@ def _work(operation: Operation) -> int:
 def channel_parts(operation: Operation, run: Run) -> int:
     """Channels are split; one part where there is little to do."""
     x, axis = operation.reads["x"], operation.attributes["axis"]
-    if run.threads == 1 or x.nbytes < _PARALLEL_BYTES:
-        return 1
-    return min(run.threads * 4, int(x.shape[axis]))
+    return 1 if x.nbytes < _PARALLEL_BYTES else min(run.threads, int(x.shape[axis]))
 
 
 def _check(reads: Mapping[str, Value], axis: int, names: tuple[str, ...]) -> None:
@@ -76,9 +74,7 @@ class BatchStatistics(OperationKind):
             work = run.scratch.view(np.float64).reshape(2, -1)
             return kernels.column_statistics_part.function, (x, mean, variance, work, 0, mean.size)
         parts = channel_parts(operation, run)
-        if parts > 1:
-            return kernels.statistics_parallel.function, (x, mean, variance, parts)
-        return kernels.statistics_part.function, (x, mean, variance, 0, mean.size)
+        return kernels.statistics.function, (x, mean, variance, parts)
 
 
 class RunningUpdate(OperationKind):
@@ -127,9 +123,7 @@ class BatchNormalize(OperationKind):
                 x, mean, variance, gamma, beta, epsilon, out, scale, 0, mean.size,
             )  # fmt: skip
         parts = channel_parts(operation, run)
-        if parts > 1:
-            return kernels.normalize_parallel.function, (x, mean, variance, gamma, beta, epsilon, out, parts)
-        return kernels.normalize_part.function, (x, mean, variance, gamma, beta, epsilon, out, 0, mean.size)
+        return kernels.normalize.function, (x, mean, variance, gamma, beta, epsilon, out, parts)
 
 
 class BatchNormalizeSums(OperationKind):
@@ -157,9 +151,7 @@ class BatchNormalizeSums(OperationKind):
                 x, g, mean, variance, epsilon, dgamma, dbeta, work, 0, mean.size,
             )  # fmt: skip
         parts = channel_parts(operation, run)
-        if parts > 1:
-            return kernels.sums_parallel.function, (x, g, mean, variance, epsilon, dgamma, dbeta, parts)
-        return kernels.sums_part.function, (x, g, mean, variance, epsilon, dgamma, dbeta, 0, mean.size)
+        return kernels.sums.function, (x, g, mean, variance, epsilon, dgamma, dbeta, parts)
 
 
 class BatchNormalizeDerivative(OperationKind):
@@ -188,13 +180,7 @@ class BatchNormalizeDerivative(OperationKind):
                 x, g, mean, variance, gamma, dgamma, dbeta, epsilon, out, work, 0, mean.size,
             )  # fmt: skip
         parts = channel_parts(operation, run)
-        if parts > 1:
-            return kernels.derivative_parallel.function, (
-                x, g, mean, variance, gamma, dgamma, dbeta, epsilon, out, parts,
-            )  # fmt: skip
-        return kernels.derivative_part.function, (
-            x, g, mean, variance, gamma, dgamma, dbeta, epsilon, out, 0, mean.size,
-        )  # fmt: skip
+        return kernels.derivative.function, (x, g, mean, variance, gamma, dgamma, dbeta, epsilon, out, parts)
 
 
 for _kind in (BatchStatistics(), RunningUpdate(), BatchNormalize(), BatchNormalizeSums(), BatchNormalizeDerivative()):

@@ -50,9 +50,8 @@ def _window(operation: Operation) -> tuple[int, ...]:
 def _parts(operation: Operation, small: Value, threads: int) -> int:
     """Planes are split; one part where there is little to do."""
     kernel = operation.attributes["kernel"]
-    if threads == 1 or small.size * kernel[0] * kernel[1] < _PARALLEL_ELEMENTS:
-        return 1
-    return min(threads * 4, small.shape[0] * small.shape[1])
+    cells = small.size * kernel[0] * kernel[1]
+    return 1 if cells < _PARALLEL_ELEMENTS else min(threads, small.shape[0] * small.shape[1])
 
 
 def _line(columns: int) -> int:
@@ -93,13 +92,12 @@ class MaxPool(_Pooling):
         from nntrainer_py.tensor.kernels import pooling as kernels
 
         x, out, window = _planes(arrays["x"]), _planes(arrays["out"]), _window(operation)
+        parts = _parts(operation, operation.writes["out"], run.threads)
         if "places" not in arrays:
-            return kernels.max_pool_plain_part.function, (x, out, window, 0, x.shape[0])
-        places, parts = _planes(arrays["places"]), _parts(operation, operation.writes["out"], run.threads)
+            return kernels.max_pool_plain.function, (x, out, window, parts)
+        places = _planes(arrays["places"])
         work = run.scratch.view(np.float32).reshape(parts, -1)
-        if parts > 1:
-            return kernels.max_pool_parallel.function, (x, out, places, window, work, parts)
-        return kernels.max_pool_part.function, (x, out, places, window, work, 0, 0, x.shape[0])
+        return kernels.max_pool.function, (x, out, places, window, work, parts)
 
 
 class MaxPoolDerivative(_Pooling):
@@ -115,9 +113,7 @@ class MaxPoolDerivative(_Pooling):
 
         g, places, out = (_planes(arrays[name]) for name in ("g", "places", "out"))
         window, parts = _window(operation), _parts(operation, operation.reads["g"], run.threads)
-        if parts > 1:
-            return kernels.max_pool_derivative_parallel.function, (g, places, out, window, parts)
-        return kernels.max_pool_derivative_part.function, (g, places, out, window, 0, g.shape[0])
+        return kernels.max_pool_derivative.function, (g, places, out, window, parts)
 
 
 class AveragePool(_Pooling):
@@ -134,9 +130,7 @@ class AveragePool(_Pooling):
 
         x, out, window = _planes(arrays["x"]), _planes(arrays["out"]), _window(operation)
         parts = _parts(operation, operation.writes["out"], run.threads)
-        if parts > 1:
-            return kernels.average_pool_parallel.function, (x, out, window, parts)
-        return kernels.average_pool_part.function, (x, out, window, 0, x.shape[0])
+        return kernels.average_pool.function, (x, out, window, parts)
 
 
 class AveragePoolDerivative(_Pooling):
@@ -153,9 +147,7 @@ class AveragePoolDerivative(_Pooling):
 
         g, out, window = _planes(arrays["g"]), _planes(arrays["out"]), _window(operation)
         parts = _parts(operation, operation.reads["g"], run.threads)
-        if parts > 1:
-            return kernels.average_pool_derivative_parallel.function, (g, out, window, parts)
-        return kernels.average_pool_derivative_part.function, (g, out, window, 0, g.shape[0])
+        return kernels.average_pool_derivative.function, (g, out, window, parts)
 
 
 class GlobalMax(OperationKind):

@@ -38,10 +38,8 @@ class Dropout(OperationKind):
         out = arrays["out"].reshape(x.shape)
         arguments = (
             np.uint64(operation.attributes["key"]), run.state.counters, int(operation.attributes["draw"]),
-            threshold_of(rate), scale, x, out,
+            threshold_of(rate), scale, x, out, run.threads if x.size >= kernels.PARALLEL_ELEMENTS else 1,
         )  # fmt: skip
-        if run.threads > 1 and x.size >= kernels.PARALLEL_ELEMENTS:
-            return kernels.dropout_parallel.function, (*arguments, run.threads * 4)
         return kernels.dropout.function, arguments
 
 

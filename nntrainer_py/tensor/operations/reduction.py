@@ -33,17 +33,13 @@ class BiasGradient(OperationKind):
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         g, axis, out = arrays["g"], operation.attributes["axis"], arrays["out"].reshape(-1)
         outer, kept, inner = math.prod(g.shape[:axis]), g.shape[axis], math.prod(g.shape[axis + 1 :])
-        parallel = run.threads > 1 and g.size > PARALLEL_SIZE
+        threads = run.threads if g.size > PARALLEL_SIZE else 1
         if inner > 1:
             planes = g.reshape(outer, kept, inner)
-            if parallel and kept > 1:
-                return reduction.sum_planes_parallel.function, (planes, out, operation.accumulate)
-            return reduction.sum_planes.function, (planes, out, operation.accumulate, 0, kept)
+            return reduction.sum_planes.function, (planes, out, operation.accumulate, min(threads, kept))
         columns, sums = g.reshape(outer, kept), run.scratch[: 8 * kept].view(np.float64)
-        if parallel and kept > COLUMNS:
-            parts = -(-kept // COLUMNS)
-            return reduction.sum_columns_parallel.function, (columns, out, operation.accumulate, sums, parts)
-        return reduction.sum_columns.function, (columns, out, operation.accumulate, sums, 0, kept)
+        parts = min(threads, -(-kept // COLUMNS))
+        return reduction.sum_columns.function, (columns, out, operation.accumulate, sums, parts)
 
 
 register(BiasGradient())

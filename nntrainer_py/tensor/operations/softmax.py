@@ -10,7 +10,6 @@ from nntrainer_py.tensor.operations.elementwise import same_memory
 from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
 
 PARALLEL_SIZE = 1 << 16
-CHUNK = 16384  # elements of the rows that one thread takes at a time
 
 
 def rows(array: Array) -> Array:
@@ -18,10 +17,9 @@ def rows(array: Array) -> Array:
     return array.reshape(-1, array.shape[-1])
 
 
-def split(matrix: Array) -> tuple[int, int]:
-    """Rows that a thread takes at a time, and how many times."""
-    step = max(1, CHUNK // matrix.shape[1])
-    return step, -(-matrix.shape[0] // step)
+def row_parts(matrix: Array, run: Run) -> int:
+    """Rows are split; one part where there is little to do."""
+    return min(run.threads, matrix.shape[0]) if matrix.size > PARALLEL_SIZE else 1
 
 
 class Softmax(OperationKind):
@@ -36,9 +34,7 @@ class Softmax(OperationKind):
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         x = rows(arrays["x"])
         out = None if same_memory(arrays["out"], x) else rows(arrays["out"])
-        if run.threads > 1 and x.size > PARALLEL_SIZE and x.shape[0] > 1:
-            return softmax.softmax_parallel.function, (x, out, *split(x))
-        return softmax.softmax.function, (x, out, 0, x.shape[0])
+        return softmax.softmax.function, (x, out, row_parts(x, run))
 
 
 class SoftmaxDerivative(OperationKind):
@@ -55,9 +51,7 @@ class SoftmaxDerivative(OperationKind):
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
         y, g = rows(arrays["y"]), rows(arrays["g"])
         out = None if same_memory(arrays["out"], g) else rows(arrays["out"])
-        if run.threads > 1 and g.size > PARALLEL_SIZE and g.shape[0] > 1:
-            return softmax.softmax_derivative_parallel.function, (y, g, out, *split(g))
-        return softmax.softmax_derivative.function, (y, g, out, 0, g.shape[0])
+        return softmax.softmax_derivative.function, (y, g, out, row_parts(g, run))
 
 
 register(Softmax())

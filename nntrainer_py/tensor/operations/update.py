@@ -8,13 +8,13 @@ updates come from the step state. Attribute ``decay``: ``decay * weight`` is add
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nntrainer_py.tensor.kernels import update
-from nntrainer_py.tensor.kernels.update import CHUNK
+from nntrainer_py.tensor.kernels.shares import CHUNK
+from nntrainer_py.tensor.operations.elementwise import parts
 from nntrainer_py.tensor.operations.record import (
     Array,
     Call,
@@ -28,7 +28,6 @@ from nntrainer_py.tensor.operations.record import (
 )
 
 SCALAR = Spec((1,), "float64", Role.SCALAR)
-PARALLEL_SIZE = 1 << 17
 _ONE = np.ones(1)  # the scale of gradients that are not clipped
 
 
@@ -39,7 +38,6 @@ class Update(OperationKind):
     elementwise = True
     state: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[tuple[str, ...]] = ()
-    kernel: ClassVar[str] = ""
 
     def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
         made: dict[str, Spec] = {}
@@ -55,14 +53,7 @@ class Update(OperationKind):
         decay = float(operation.attributes.get("decay", 0.0))
         values = tuple(operation.attributes[name] for name in self.numbers)
         arguments = (*flat, scale, decay, *values, run.state.numbers, run.state.counters)
-        return self.call(arguments, flat[0].size, run)
-
-    def call(self, arguments: tuple[Any, ...], size: int, run: Run) -> Call:
-        """The serial kernel, or for large weights the parallel one with its number of chunks."""
-        name = self.kernel or self.name
-        if run.threads > 1 and size > PARALLEL_SIZE:
-            return getattr(update, f"{name}_parallel").function, (*arguments, -(-size // CHUNK))
-        return getattr(update, name).function, arguments
+        return getattr(update, self.name).function, (*arguments, parts(flat[0].size, run))
 
 
 class Sgd(Update):
@@ -130,11 +121,10 @@ class Lamb(Update):
         return 16 * -(-operation.reads["gradient"].size // CHUNK)
 
     def bind(self, operation: Operation, arrays: Mapping[str, Array], run: Run) -> Call:
-        # one thread: its two sums would be added in another order by a second compiled copy of the loop
-        _, arguments = super().bind(operation, arrays, replace(run, threads=1))
-        parts = -(-operation.reads["gradient"].size // CHUNK)
-        norms = run.scratch[: 16 * parts].view(np.float64).reshape(parts, 2)
-        return update.lamb.function, (*arguments[:12], norms)
+        function, (*arguments, _) = super().bind(operation, arrays, run)
+        count = -(-operation.reads["gradient"].size // CHUNK)
+        norms = run.scratch[: 16 * count].view(np.float64).reshape(count, 2)
+        return function, (*arguments, norms)
 
 
 class GlobalNorm(OperationKind):

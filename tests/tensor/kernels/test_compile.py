@@ -253,7 +253,7 @@ def _allocates(x: Array) -> None:
 
 
 def test_a_kernel_that_takes_memory_is_refused():
-    made = compiler.Kernel(_allocates, parallel=False, forks=False)
+    made = compiler.Kernel(_allocates, forks=False)
     with pytest.raises(numba.TypingError, match="empty"):
         made(np.zeros(3, np.float32))
 
@@ -262,7 +262,7 @@ def test_kernels_count_no_references(tmp_path):
     """Atomic counters of arrays that threads share would cost more than the arithmetic of short rows."""
     code = (
         "import numpy as np\nfrom nntrainer_py.tensor.kernels import softmax\n"
-        "x = np.ones((2, 3), np.float32)\nsoftmax.softmax(x, x.copy(), 0, 2)\n"
+        "x = np.ones((2, 3), np.float32)\nsoftmax.softmax(x, x.copy(), 1)\n"
         "print(any('NRT_' in text for text in softmax.softmax.function.inspect_llvm().values()))"
     )
     environment = os.environ | {"NNTRAINER_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)}
@@ -273,7 +273,7 @@ def test_kernels_count_no_references(tmp_path):
 def test_kernels_are_listed():
     found = compiler.KERNELS["nntrainer_py.tensor.kernels.fork_join.touch"]
     assert found is fork_join.touch
-    assert found.parallel
+    assert found.forks
     found(1)
     assert found.signatures
 

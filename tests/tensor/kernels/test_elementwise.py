@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from nntrainer_py.tensor.kernels import activation, activation_parallel, elementwise, exponential, reduction, softmax
+from nntrainer_py.tensor.kernels import activation, elementwise, exponential, reduction, softmax
 from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.shares import CHUNK, share
 from nntrainer_py.tensor.operations.catalogue import kind
 from nntrainer_py.tensor.operations.record import Operation, Phase, Role, Run, StepState, Value
 
@@ -77,42 +78,56 @@ def test_an_element_depends_on_nothing_else(word: str) -> None:
     x = (np.random.default_rng(0).standard_normal(3000) * 3).astype(np.float32)
     whole = np.empty_like(x)
     function = getattr(activation, word)
-    function(x, whole)
+    function(x, whole, 1)
     for start, stop in ((0, 1), (0, 3), (1, 18), (5, 69), (7, 2990), (2999, 3000)):
         part = np.empty(stop - start, np.float32)
-        function(x[start:stop], part)
+        function(x[start:stop], part, 1)
         assert part.tobytes() == whole[start:stop].tobytes()
     again = x.copy()
-    function(again, None)
+    function(again, None, 1)
     assert again.tobytes() == whole.tobytes()
 
 
-def test_chunks_give_the_same_bytes() -> None:
-    x = np.random.default_rng(0).standard_normal(3 * activation_parallel.CHUNK + 5).astype(np.float32)
-    serial, parallel = np.empty_like(x), np.empty_like(x)
-    activation.tanh(x, serial)
-    activation_parallel.tanh_parallel(x, parallel, 4)
-    assert serial.tobytes() == parallel.tobytes()
+def test_parts_give_the_same_bytes() -> None:
+    x = np.random.default_rng(0).standard_normal(3 * CHUNK + 5).astype(np.float32)
+    whole = np.empty_like(x)
+    activation.tanh(x, whole, 1)
+    for parts in (2, 3, 4, 9):
+        shared = np.full_like(x, np.nan)
+        activation.tanh(x, shared, parts)
+        assert whole.tobytes() == shared.tobytes()
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize(("size", "unit"), [(0, 1), (1, 1), (5, 1), (1000, 64), (64, 64), (65, 64), (3, CHUNK)])
+def test_shares_follow_each_other_in_whole_units(parts: int, size: int, unit: int) -> None:
+    place = 0
+    for part in range(parts):
+        first, last = share(part, parts, size, unit)
+        if first < last:
+            assert (first, first % unit) == (place, 0)
+            place = last
+    assert place == size
 
 
 @pytest.mark.parametrize("width", [1, 2, 10, 33, 1000])
 def test_a_softmax_row_depends_on_nothing_else(width: int) -> None:
     x = (np.random.default_rng(0).standard_normal((37, width)) * 5).astype(np.float32)
     whole = np.empty_like(x)
-    softmax.softmax(x, whole, 0, 37)
+    softmax.softmax(x, whole, 1)
     assert whole == pytest.approx(special.softmax(x.astype(np.float64), axis=1), abs=5e-7)
     for row in (0, 17, 36):
         one = np.empty((1, width), np.float32)
-        softmax.softmax(x[row : row + 1], one, 0, 1)
+        softmax.softmax(x[row : row + 1], one, 1)
         assert one.tobytes() == whole[row : row + 1].tobytes()
-    softmax.softmax(x, None, 0, 37)
+    softmax.softmax(x, None, 1)
     assert x.tobytes() == whole.tobytes()
 
 
 def test_softmax_at_the_edges() -> None:
     inf, nan = np.inf, np.nan
     x = np.array([[1, nan, 2], [-nan, 1, 2], [inf, 1, 1], [-inf, 0, 0], [3e38, 0, -3e38]], np.float32)
-    softmax.softmax(x, None, 0, 5)
+    softmax.softmax(x, None, 1)
     assert np.isnan(x[:3]).all()
     assert x[3:].tolist() == [[0, 0.5, 0.5], [1, 0, 0]]
 
@@ -219,10 +234,10 @@ def test_nothing_is_allocated_in_a_call() -> None:
     out = np.empty_like(x)
     flat, flat_out, columns, work = x.reshape(-1), out.reshape(-1), np.empty(1000, np.float32), np.empty(1000)
     calls = [
-        (activation.gelu.function, (flat, flat_out)),
-        (softmax.softmax.function, (x, out, 0, 64)),
-        (elementwise.add.function, (flat, flat, flat_out)),
-        (reduction.sum_columns.function, (x, columns, False, work, 0, 1000)),
+        (activation.gelu.function, (flat, flat_out, 1)),
+        (softmax.softmax.function, (x, out, 1)),
+        (elementwise.add.function, (flat, flat, flat_out, 1)),
+        (reduction.sum_columns.function, (x, columns, False, work, 1)),
     ]
     for function, arguments in calls:
         function(*arguments)

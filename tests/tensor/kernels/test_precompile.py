@@ -26,12 +26,12 @@ folder = Path(sys.argv[1])
 use_only(folder)
 from nntrainer_py.tensor.kernels import elementwise, precompile
 x = np.zeros(8, np.float32)
-calls = [(elementwise.add.function, (x, x, None)), (elementwise.add.function, (x, x, None)), (np.copyto, (x, x))]
+calls = [(elementwise.add.function, (x, x, None, 1)), (elementwise.add.function, (x, x, None, 1)), (np.copyto, (x, x))]
 precompile.announce_to(lambda text: print(text))
 jobs = precompile.missing(calls)
 precompile.precompile(jobs, folder)
 print(len(jobs), len(precompile.missing(calls)), len(elementwise.add.signatures))
-elementwise.add(x, x, None)
+elementwise.add(x, x, None, 1)
 """
 
 
@@ -83,4 +83,4 @@ def test_the_other_process_takes_only_modules_of_kernels() -> None:
 
 
 def test_a_kernel_that_cannot_be_compiled_is_left_to_its_first_call() -> None:
-    assert precompile._compile("nntrainer_py.tensor.kernels.elementwise", "add", ["none", "none", "none"]) != ""
+    assert precompile._compile("nntrainer_py.tensor.kernels.elementwise", "add", ["none", "none", "none", "int64"]) != ""
