@@ -24,6 +24,7 @@ import stat
 import sys
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ from nntrainer_py.version import __version__
 # Numba types these parts differently from version to version.
 caching: Any = importlib.import_module("numba.core.caching")
 config: Any = importlib.import_module("numba.core.config")
+compiler: Any = importlib.import_module("numba.core.compiler")
 types: Any = importlib.import_module("numba.core.types")
 launcher: Any = importlib.import_module("numba.np.ufunc.parallel")
 
@@ -319,6 +321,46 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
         return super().load_overload(sig, target_context)
 
 
+def _make_own(module: Any) -> None:
+    """Keep the machine code of a kernel to itself: copies of the functions it calls, not whatever has their name.
+
+    As Numba leaves it, a call goes to the first of all copies in the process: that of the function's own library if
+    it was compiled here, else that of the first kernel loaded from the cache. They are optimized in different
+    surroundings, so a first run could round otherwise than a second one.
+    """
+    for function in module.functions:
+        if not function.is_declaration and function.linkage == llvmlite.binding.Linkage.linkonce_odr:
+            function.linkage = "internal"
+
+
+class _KernelCompiler(compiler.Compiler):  # type: ignore[misc]
+    """Compiles into a library that is independent of others."""
+
+    def __init__(self, typing_context: Any, context: Any, library: Any, *rest: Any) -> None:
+        if library is None:
+            library = context.codegen().create_library("kernel")
+            library.enable_object_caching()
+            library._optimize_final_module = functools.partial(self._optimize, weakref.proxy(library))
+        super().__init__(typing_context, context, library, *rest)
+
+    @staticmethod
+    def _optimize(library: Any) -> None:
+        _make_own(library._final_module)
+        library.__class__._optimize_final_module(library)
+
+
+class _BodyCompiler(_KernelCompiler):
+    """Leaves the optimizer to the kernel that a body becomes part of.
+
+    Sums and products that the optimizer may reorder would else be ordered twice, in ways that differ between the
+    versions of one body; and it would take twice the time.
+    """
+
+    @staticmethod
+    def _optimize(library: Any) -> None:
+        pass
+
+
 class _KernelType(types.Dispatcher):  # type: ignore[misc]
     """Type of a kernel inside kernels: one compiled version, whatever constants it is called with.
 
@@ -354,14 +396,15 @@ class Kernel(Generic[P, R]):
         self.module = body.__module__
         self.forks = forks
         self.__doc__ = body.__doc__
-        compiler = cast(Any, numba.njit)
+        names = [name for name in body.__annotations__ if name != "return"]
+        # a body is run by `fork_join` alone, as part of another kernel
+        pipeline = _BodyCompiler if names[:2] == ["part", "parts"] else _KernelCompiler
         # Without Numba's runtime a kernel can neither allocate nor count references: the atomic counters of shared
         # arrays cost more than the arithmetic of short rows, and kept two threads from being faster than one.
-        self.function: Any = compiler(
-            nogil=True, fastmath=_FASTMATH, error_model="numpy", boundscheck=False, _nrt=False
+        self.function: Any = cast(Any, numba.njit)(
+            nogil=True, fastmath=_FASTMATH, error_model="numpy", boundscheck=False, _nrt=False, pipeline_class=pipeline
         )(body)
         self.function._cache = _KernelCache(body, forks)
-        names = [name for name in body.__annotations__ if name != "return"]
         integers = frozenset(i for i, name in enumerate(names) if body.__annotations__[name] in ("int", int))
         self._numba_type_ = _KernelType(self.function, integers)  # lets other kernels call this object
 

@@ -45,6 +45,11 @@ def _trampoline(context: Any, builder: Any, name: str, compiled: Any, packed: An
         arguments = [part, parts, *casts]
         context.call_conv.call_function(inner, function, descriptor.restype, descriptor.argtypes, arguments)
     inner.ret_void()
+    # one copy of the code, in one place: rounding depends neither on the number of parts nor on who calls
+    for block in made.blocks:
+        for instruction in block.instructions:
+            if isinstance(instruction, ir.CallInstr) and instruction.callee is function:
+                instruction.attributes.add("alwaysinline")
     return made
 
 

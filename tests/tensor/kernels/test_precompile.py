@@ -83,4 +83,6 @@ def test_the_other_process_takes_only_modules_of_kernels() -> None:
 
 
 def test_a_kernel_that_cannot_be_compiled_is_left_to_its_first_call() -> None:
-    assert precompile._compile("nntrainer_py.tensor.kernels.elementwise", "add", ["none", "none", "none", "int64"]) != ""
+    assert (
+        precompile._compile("nntrainer_py.tensor.kernels.elementwise", "add", ["none", "none", "none", "int64"]) != ""
+    )
