@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,8 +12,12 @@ from nntrainer_py.layers.context import FinalizeContext, LayerEmitter
 from nntrainer_py.properties import positive_int
 
 
+@lru_cache(maxsize=4)
 def table(steps: int, width: int) -> NDArray[np.float32]:
-    """``angle = t / 10000^(2 floor(j / 2) / width)``: sine for even j, cosine for odd (Vaswani et al., 2017)."""
+    """``angle = t / 10000^(2 floor(j / 2) / width)``: sine for even j, cosine for odd (Vaswani et al., 2017).
+
+    One table for the plans of all modes and batch sizes.
+    """
     t, j = np.arange(steps)[:, None], np.arange(width)[None]
     angle = t / 10000.0 ** (2 * (j // 2) / width)
     return np.where(j % 2 == 0, np.sin(angle), np.cos(angle)).astype(np.float32)

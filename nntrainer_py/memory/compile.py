@@ -20,7 +20,7 @@ from nntrainer_py.memory.plan import MemoryPlan, plan
 from nntrainer_py.memory.planner import aligned
 from nntrainer_py.memory.search import Course, State, descent, lowest
 from nntrainer_py.memory.swap_file import Slot
-from nntrainer_py.tensor.operations.record import Operation, Value
+from nntrainer_py.tensor.operations.record import Operation, Role, Value
 
 FREE_SHARE = 0.02
 """Share of the estimated time of a step that recomputation may add without being asked."""
@@ -95,7 +95,14 @@ def compile_together(
     sizes: dict[str, int] = {}
     for value in (value for task in tasks for value in task.persistent):
         sizes[value.name] = max(aligned(value.nbytes), sizes.get(value.name, 0))
-    resident = sum(sizes.values()) + other
+    constants = {
+        value.root.name: aligned(value.root.nbytes)
+        for task in tasks
+        for operation in task.operations
+        for value in operation.reads.values()
+        if value.root.role is Role.CONSTANT
+    }
+    resident = sum(sizes.values()) + sum(constants.values()) + other
     movable = frozenset(sizes).difference(fixed) if on_file is None else frozenset[str]()
     starts = [_start(task, {} if on_file is None else on_file, options) for task in tasks]
     state = State(

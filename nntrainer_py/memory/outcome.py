@@ -101,7 +101,7 @@ def refusal(made: MemoryPlan, total: int, budget: int, what: str = "") -> PlanEr
     resident = total - made.arena
     moment = min(peak(made.requests)[0], len(made.operations) - 1)
     largest = ", ".join(f"{request.name} {_amount(request.size)}" for request in made.alive_at(moment)[:5])
-    kept = f"; weights, state and data buffers take {_amount(resident)}" if resident else ""
+    kept = f"; weights, state, tables and data buffers take {_amount(resident)}" if resident else ""
     when = f"{what}, " if what else ""
     where = ""
     if made.operations:

@@ -46,3 +46,61 @@ def test_cold_and_warm_runs_are_bit_equal(tmp_path: Path) -> None:
     assert train(package, tmp_path / "warm", 1) == cold
     if (os.cpu_count() or 1) > 1:
         assert train(package, tmp_path / "two threads", 2) == cold
+
+
+#: kernels whose sums once depended on whether they were compiled in the process or loaded: sums of sums, in helpers
+SUMS = """
+import hashlib, sys
+from pathlib import Path
+import numpy as np
+from nntrainer_py import Model
+text = '''[Model]
+loss = cross
+batch_size = 37
+[Optimizer]
+type = lamb
+[in]
+type = input
+input_shape = 3:9:7
+[conv]
+type = conv2d
+filters = 5
+kernel_size = 3,3
+[bn]
+type = batch_normalization
+activation = relu
+[swish]
+type = activation
+activation = swish
+[flat]
+type = flatten
+[out]
+type = fully_connected
+unit = 3
+activation = sigmoid
+'''
+path = Path(sys.argv[1])
+path.write_text(text)
+model = Model.from_ini(path).compile(37, threads=1)
+rng = np.random.default_rng(0)
+x, y = rng.standard_normal((37, 3, 9, 7), dtype=np.float32), rng.integers(0, 2, (37, 3)).astype(np.float32)
+losses = [model.train_on_batch(x, y) for _ in range(4)]
+state = hashlib.sha256(np.array(losses).tobytes())
+for name, array in sorted(model.weights().items()):
+    state.update(array.tobytes())
+print(state.hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_kernels_compiled_here_round_like_loaded_ones(tmp_path: Path) -> None:
+    """Run with: python -m pytest -m slow tests/acceptance/test_cold_start.py"""
+    environment = os.environ | {"NNTRAINER_CACHE_DIR": str(tmp_path / "kernels"), "PYTHONPATH": str(ROOT)}
+
+    def digest() -> str:
+        command = [sys.executable, "-c", SUMS, str(tmp_path / "model.ini")]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    cold = digest()
+    assert any((tmp_path / "kernels").rglob("*.nbi"))
+    assert digest() == cold

@@ -112,6 +112,14 @@ def test_other_bytes_count(tmp_path: Path) -> None:
     assert made.report.total == plain + 5000
 
 
+def test_tables_count(tmp_path: Path) -> None:
+    description = tmp_path / "model.ini"
+    rows = "[in]\ntype = input\ninput_shape = 1:40:24\n\n[at]\ntype = positional_encoding\nmax_timestep = 40\n"
+    description.write_text(f"[Model]\nbatch_size = 2\n\n{rows}", encoding="utf-8")
+    made = memory(Model.from_ini(description).compile(2, threads=1).lowered("predict"))
+    assert made.report.resident == 4 * 40 * 24
+
+
 def test_the_optimizers_state_counts_while_evaluating(tmp_path: Path) -> None:
     compiled = model("mlp", tmp_path).compile(8, threads=1, memory_budget=1 << 30, data_buffers=0).compiled
     training, evaluating = compiled.memory("train", 8).report, compiled.memory("evaluate", 8).report
