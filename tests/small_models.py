@@ -78,7 +78,7 @@ class Recorder(Callback):
         self.calls: list[str] = []
         self.files: list[tuple[str, Path]] = []
         self.result: TrainingResult | None = None
-        self._stop_step, self._stop_epoch = stop_step, stop_epoch
+        self.stop_step, self.stop_epoch = stop_step, stop_epoch
 
     @property
     def losses(self) -> list[tuple[int, float, float]]:
@@ -94,7 +94,7 @@ class Recorder(Callback):
     def batch_end(self, run: RunFacts, batch: BatchReport) -> None:
         self.calls.append("batch_end")
         self.batches.append(batch)
-        if self._stop_step and batch.step == self._stop_step:
+        if self.stop_step and batch.step == self.stop_step:
             run.stop("the test asked for it")
 
     def evaluation_batch(self, run: RunFacts, use: str, batch: int) -> None:
@@ -102,7 +102,7 @@ class Recorder(Callback):
 
     def epoch_end(self, run: RunFacts, row: EpochRow) -> None:
         self.calls.append(f"epoch_end {row.epoch}")
-        if self._stop_epoch and row.epoch == self._stop_epoch:
+        if self.stop_epoch and row.epoch == self.stop_epoch:
             run.stop("the test asked for it")
 
     def saved(self, run: RunFacts, what: str, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 
@@ -30,7 +31,9 @@ def train(
     callbacks: Iterable[Callback] = (),
     on_signal: Callable[[int], None] | None = None,
 ) -> TrainingResult:
-    """Train ``model`` on the batches of ``loader``; validate on ``valid`` after each epoch, on ``test`` at the end.
+    """Train ``model`` on the batches of ``loader``; validate on ``valid`` after each epoch.
+
+    ``test`` is evaluated at the end with the weights that the run ends with, also when it was stopped early.
 
     Loaders stand at any place; the run puts them where it begins. ``on_signal`` hears of the first Ctrl-C or
     termination request at once, see `InterruptGuard`.
@@ -98,6 +101,7 @@ class Training:
                 self._callbacks.train_begin(self._facts)
                 self._saving.begin(self._facts.step)
                 self._epochs()
+                self._try_test_data()
             except BaseException as error:
                 failure = error
             finally:
@@ -169,10 +173,16 @@ class Training:
                     began = time.perf_counter() - self._seconds
                 self._close_epoch(self._row(began))
             self._check_stop()
-            if self._test is not None:
-                self._test_figures = self._evaluate(self._test, "test", 0)
         except _Stopped:
             return
+
+    def _try_test_data(self) -> None:
+        """The figures of the test data, with the weights that the run ends with; not after an interruption."""
+        if self._test is None or self._guard.signal:
+            return
+        self._best.put_back()
+        with contextlib.suppress(_Stopped):
+            self._test_figures = self._evaluate(self._test, "test", 0)
 
     def _train_epoch(self, epoch: int, began: float) -> None:
         """The steps of an epoch, or what is left of it."""
