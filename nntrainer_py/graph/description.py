@@ -32,10 +32,10 @@ def load_ini(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Mod
     return describe(apply_overrides(read(path, faults), overrides, faults), faults=faults)
 
 
-def load_text(text: str, folder: Path | None = None, name: str = "") -> ModelSpec:
+def load_text(text: str, folder: str | os.PathLike[str] | None = None, name: str = "") -> ModelSpec:
     """The spec of an INI text, whose relative paths start from ``folder`` (the working folder by default)."""
     faults = Faults()
-    return describe(parse(text, name, faults), folder or Path.cwd(), faults)
+    return describe(parse(text, name, faults), Path.cwd() if folder is None else Path(folder), faults)
 
 
 def describe(ini: IniFile, folder: Path | None = None, faults: Faults | None = None) -> ModelSpec:

@@ -7,6 +7,7 @@ Nothing changes a spec or a layer of it later; the passes work on copies.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,7 +126,7 @@ class ModelSpec:
         model: ModelSection | Mapping[str, object] | None = None,
         optimizer: Optimizer | str | None = None,
         scheduler: Configurable | str | None = None,
-        folder: Path | None = None,
+        folder: str | os.PathLike[str] | None = None,
     ) -> Self:
         """The spec of Python objects; `DescriptionError` with all faults.
 
@@ -149,7 +150,7 @@ class ModelSpec:
             layers=named,
             optimizer=made,
             scheduler=schedule,
-            folder=folder or Path.cwd(),
+            folder=Path.cwd() if folder is None else Path(folder),
         )
 
 

@@ -18,6 +18,7 @@ to do calls none of them. An exception from a callback ends the run (the last ch
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -209,9 +210,11 @@ class AfterEpoch(Callback):
 class HistoryFiles(Callback):
     """Keeps ``history.csv`` (and JSON lines) of a run on disk, whole after every epoch and right after a resume."""
 
-    def __init__(self, csv: Path | None = None, json_lines: Path | None = None) -> None:
-        self._csv = csv
-        self._json_lines = json_lines
+    def __init__(
+        self, csv: str | os.PathLike[str] | None = None, json_lines: str | os.PathLike[str] | None = None
+    ) -> None:
+        self._csv = None if csv is None else Path(csv)
+        self._json_lines = None if json_lines is None else Path(json_lines)
 
     def train_begin(self, run: RunFacts) -> None:
         if len(run.history):  # a resumed run: what was written last may be of an epoch that is done again

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,7 +72,7 @@ class Summary:
     ini: str
 
 
-def save(path: Path, model: Trainee, progress: Progress, best_weights: Arrays | None) -> None:
+def save(path: str | os.PathLike[str], model: Trainee, progress: Progress, best_weights: Arrays | None) -> None:
     """Write a checkpoint atomically, verified before it takes the place of the one before.
 
     Raises:
@@ -101,7 +102,7 @@ def save(path: Path, model: Trainee, progress: Progress, best_weights: Arrays | 
     safetensors.save(path, tensors, metadata)
 
 
-def save_model(path: Path, model: Trainee) -> None:
+def save_model(path: str | os.PathLike[str], model: Trainee) -> None:
     """Write the weights with the description of the model, its classes and its normalization."""
     metadata = {"format": MODEL_FORMAT, "version": __version__, "epoch": str(model.epoch), **description(model)}
     safetensors.save(path, model.weights(), metadata)
@@ -121,7 +122,7 @@ def description(model: Trainee) -> dict[str, str]:
     return found
 
 
-def summary(path: Path) -> Summary:
+def summary(path: str | os.PathLike[str]) -> Summary:
     """What the checkpoint at ``path`` says about itself; WeightFileError when it is none."""
     with SafetensorsFile(path) as file:
         training = _training(file)
@@ -134,7 +135,9 @@ def summary(path: Path) -> Summary:
             raise file.error("its training state cannot be read") from None
 
 
-def restore(path: Path, model: Trainee, run: Mapping[str, Any]) -> tuple[Progress, dict[str, NDArray[Any]]]:
+def restore(
+    path: str | os.PathLike[str], model: Trainee, run: Mapping[str, Any]
+) -> tuple[Progress, dict[str, NDArray[Any]]]:
     """Put weights, optimizer state and counters of a checkpoint into ``model``; its progress and best weights.
 
     The file is checked whole, against its hash, the model and ``run``, before anything is changed.
@@ -150,7 +153,7 @@ def restore(path: Path, model: Trainee, run: Mapping[str, Any]) -> tuple[Progres
         file.verify()
         training = _training(file)
         progress = _progress(file, training)
-        _check_run(path, progress.run, run)
+        _check_run(Path(path), progress.run, run)
         wanted = {f"{WEIGHTS}{name}": array for name, array in weights.items()}
         wanted |= {f"{OPTIMIZER}{name}": array for name, array in state.items()}
         for name, array in wanted.items():
@@ -169,7 +172,7 @@ def restore(path: Path, model: Trainee, run: Mapping[str, Any]) -> tuple[Progres
     return progress, best
 
 
-def load_weights(path: Path, model: Trainee) -> None:
+def load_weights(path: str | os.PathLike[str], model: Trainee) -> None:
     """Weights of a model file, a checkpoint, or any safetensors file with the same names, into ``model``.
 
     The file is checked whole before anything is changed. WeightFileError when a tensor is missing, left over, or of

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,13 +115,13 @@ class History(Sequence[EpochRow]):
         """One JSON object an epoch; a figure that is not finite is null."""
         return "".join(json.dumps(finite(row.as_record()), allow_nan=False) + "\n" for row in self.rows)
 
-    def write_csv(self, path: Path) -> None:
+    def write_csv(self, path: str | os.PathLike[str]) -> None:
         """Replace the file atomically; DataError with the cause when that is not possible."""
-        write_atomically(path, [self.csv().encode()], error=DataError)
+        write_atomically(Path(path), [self.csv().encode()], error=DataError)
 
-    def write_json_lines(self, path: Path) -> None:
+    def write_json_lines(self, path: str | os.PathLike[str]) -> None:
         """Replace the file atomically; DataError with the cause when that is not possible."""
-        write_atomically(path, [self.json_lines().encode()], error=DataError)
+        write_atomically(Path(path), [self.json_lines().encode()], error=DataError)
 
     def json(self) -> str:
         """All rows as one JSON array for a checkpoint; `of_records` takes it back. Each row is encoded only once."""

@@ -6,6 +6,8 @@ import csv
 import json
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,10 @@ from nntrainer_py.data.generator import IterableDataset
 from nntrainer_py.errors import DataError, InterruptedRun, NumericalError, UsageError, WeightFileError
 from nntrainer_py.optimizers.constant import Constant
 from nntrainer_py.optimizers.reduce_on_plateau import ReduceOnPlateau
+from nntrainer_py.training import checkpoint
 from nntrainer_py.training.callbacks import AfterEpoch, Callback, HistoryFiles, StopWhen
+from nntrainer_py.training.settings import TrainSettings
+from nntrainer_py.training.tensorboard import TensorBoard
 
 
 def test_order_of_calls():
@@ -198,6 +203,50 @@ def test_u046_the_best_file_gives_the_reported_figures(tmp_path, ending):
     assert afresh.epoch == result.best_epoch
 
 
+@pytest.mark.parametrize("ending", ["epochs", "best of all epochs", "patience", "stop", "stop inside"])
+def test_test_data_is_evaluated_however_a_run_ends(tmp_path, ending):
+    """With the weights that the caller gets, also when the run was over early; and the checkpoint is none the wiser."""
+    x, y = data(24)
+    noise = np.random.default_rng(5).integers(0, 3, 24)
+    test = data(9, 3)
+    settings: dict[str, Any] = {"epochs": 12, "checkpoint": tmp_path / "c.safetensors"}
+    settings |= {"patience": {"patience": 3}, "best of all epochs": {"restore_best": True}}.get(ending, {})
+    callbacks = [Recorder(stop_epoch=2 if ending == "stop" else 0, stop_step=5 if ending == "stop inside" else 0)]
+    model = classifier(dropout=0.0)
+    result = model.train(x, noise, valid=(x, y), test=test, callbacks=callbacks, **settings)
+    assert result.ended == {"patience": "early stopping", "stop": "stopped", "stop inside": "stopped"}.get(
+        ending, "epochs"
+    )
+    assert result.test == model.evaluate(*test)
+    assert result.restored == (ending in ("patience", "best of all epochs"))
+    assert callbacks[0].calls[-3:] == ["evaluation_batch test", "evaluation_batch test", "train_end"]
+    without = classifier(dropout=0.0)
+    plain = {**settings, "checkpoint": tmp_path / "d.safetensors"}
+    stops = [Recorder(stop_epoch=callbacks[0].stop_epoch, stop_step=callbacks[0].stop_step)]
+    without.train(x, noise, valid=(x, y), callbacks=stops, **plain)
+    assert weights(without) == weights(model)
+    stored, other = classifier(dropout=0.0), classifier(dropout=0.0)
+    stored.load(settings["checkpoint"])
+    other.load(plain["checkpoint"])
+    assert weights(stored) == weights(other)
+
+
+@pytest.mark.parametrize("ending", ["interrupt", "not finite"])
+def test_test_data_is_not_evaluated_when_a_run_was_cut_off(ending):
+    x, y = data(16)
+    recorder = Recorder()
+    if ending == "interrupt":
+        cut: Callback = AfterEpoch(lambda row: os.kill(os.getpid(), signal.SIGINT))
+        error: type[Exception] = InterruptedRun
+    else:
+        x[3], cut, error = np.nan, Callback(), NumericalError
+    with pytest.raises(error):
+        classifier().train(x, y, test=data(9, 3), epochs=3, callbacks=[recorder, cut])
+    assert recorder.result is not None
+    assert recorder.result.test is None
+    assert "evaluation_batch test" not in recorder.calls
+
+
 def test_without_patience_the_last_weights_stay(tmp_path):
     x, y = data(24)
     model = classifier()
@@ -245,6 +294,25 @@ def test_history_files(tmp_path):
     assert [float(row["loss"]) for row in rows] == result.history.column("loss")
     records = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [record["valid_loss"] for record in records] == result.history.column("valid_loss")
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_paths_may_be_texts(tmp_path, kind):
+    """Every parameter that takes a path, of the run and of the callbacks that are there."""
+    x, y = data(16)
+    places = {name: kind(tmp_path / name) for name in ("h.csv", "h.jsonl", "w.bin", "b.bin", "c.safetensors", "events")}
+    callbacks = [HistoryFiles(csv=places["h.csv"], json_lines=places["h.jsonl"]), TensorBoard(places["events"])]
+    files = {"save_path": places["w.bin"], "save_best_path": places["b.bin"], "checkpoint": places["c.safetensors"]}
+    model = classifier()
+    result = model.train(x, y, valid=(x, y), epochs=2, callbacks=callbacks, **files)
+    assert {path.name for path in tmp_path.iterdir()} == set(places)
+    result.history.write_csv(kind(tmp_path / "again.csv"))
+    result.history.write_json_lines(kind(tmp_path / "again.jsonl"))
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "h.csv").read_bytes()
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "h.jsonl").read_bytes()
+    assert checkpoint.summary(places["c.safetensors"]).epoch == 2
+    settings = TrainSettings(epochs=1, **files)
+    assert [getattr(settings, name) for name in files] == [Path(path) for path in files.values()]
 
 
 def test_stop_callback():
