@@ -16,8 +16,10 @@ from nntrainer_py.data.arrays import ArrayDataset, by_name
 from nntrainer_py.data.dataset import Dataset
 from nntrainer_py.data.loader import Batch, BatchLoader
 from nntrainer_py.data.normalization import Normalization
+from nntrainer_py.data.raw_file import RawFileDataset
 from nntrainer_py.data.sources import as_dataset
-from nntrainer_py.errors import NumericalError, PlanError, UsageError, did_you_mean
+from nntrainer_py.errors import NumericalError, PlanError, UsageError, WeightFileError, did_you_mean, printable
+from nntrainer_py.formats import names
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.graph.description import load_ini, load_text
 from nntrainer_py.graph.lower import Lowered
@@ -73,6 +75,11 @@ class Model:
         Of the description only the network is taken: no data section and no path to write to.
         WeightFileError for a file without a description.
         """
+        if Path(path).suffix == ".bin":
+            raise WeightFileError(
+                f"{printable(os.fspath(path))}: a .bin file holds weights without a description of their model; "
+                "make the model with Model.from_ini or Model.build, and read them with its load"
+            )
         with SafetensorsFile(path) as file:
             text = file.metadata.get("ini")
             if text is None:
@@ -284,8 +291,7 @@ class Model:
         for name, value in (changes or {}).items():
             if name not in known:
                 raise UsageError(f"train: unknown argument '{name}'{did_you_mean(name, known)}")
-            path = name in ("save_path", "save_best_path", "checkpoint") and value is not None
-            values[name] = Path(value) if path else value
+            values[name] = value
         return TrainSettings(**values)
 
     def _described_path(self, key: str) -> Path | None:
@@ -324,11 +330,13 @@ class Model:
         losses = [node.layer.keyword for node in self.compiled.graph(mode).nodes if node.layer.is_loss]
         return y.shape == lowered.labels[0].shape and losses in (["cross_softmax"], ["focal"])
 
-    def predict(self, x: Any, batch_size: int | None = None) -> Any:
+    def predict(self, x: Any, batch_size: int | None = None, *, labelled: bool | None = None) -> Any:
         """Outputs for ``x``: an array, or a tuple of arrays where the model has several outputs.
 
         ``x`` is an array, a list of arrays or a dictionary from names for several inputs, or anything
-        `data.sources.as_dataset` takes; it is scaled as the training data was.
+        `data.sources.as_dataset` takes; it is scaled as the training data was. ``labelled=True`` reads data that also
+        has labels and leaves these out; ``labelled=False`` says that there are none. Only of a raw file, which does
+        not tell, must this be said: where the file could be read with labels as well, DataError asks for it.
         """
         size = whole("batch_size", batch_size, self._batch)
         size = min(size, self.compiled.options.micro_batch or size)
@@ -338,7 +346,11 @@ class Model:
         x, _ = self._in_order(x, None)
         dataset = x if isinstance(x, Dataset) else self._unlabelled(x)
         dataset.normalization = dataset.normalization or self.normalization
-        self.bind(dataset, labels=False)
+        if labelled and not self.spec.has_loss:
+            raise UsageError("labelled: this model has no loss, so that it does not know how long a label is")
+        if labelled is None and isinstance(dataset, RawFileDataset):
+            self._require_unlabelled(dataset)
+        self.bind(dataset, labels=bool(labelled), class_names=self.class_names if labelled else None)
         size = min(size, dataset.sample_count or size)
         made = [self._forward(batch.inputs, batch.count) for batch in BatchLoader(dataset, size, buffer_size=0)]
         joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
@@ -352,6 +364,21 @@ class Model:
             compiled.feed("predict", program, [array[:count] for array in inputs])
             compiled.engine.forward(program)
             return tuple(array.copy() for array in program.outputs)
+
+    def _require_unlabelled(self, dataset: RawFileDataset) -> None:
+        """DataError where a raw file has labels, or may have: nothing in it says so."""
+        if not self.spec.has_loss:
+            return
+        mode: Mode = "train" if self.trainable else "evaluate"
+        lowered, graph = self.lowered(mode), self.compiled.graph(mode)
+        labels = [lowered.labels[place].shape[1:] for place in graph.label_order]
+        inputs = [lowered.inputs[place].shape[1:] for place in graph.input_order]
+        samples = dataset.labelled_samples(inputs, labels, graph.label_kinds)
+        if samples:
+            raise dataset.error(
+                f"this looks like {samples} samples with labels, which a raw file does not tell; "
+                "say labelled=True to leave the labels out, or labelled=False when these are inputs alone"
+            )
 
     def _unlabelled(self, x: Any) -> Dataset:
         several = isinstance(x, (list, tuple)) and all(hasattr(part, "__array__") for part in x)
@@ -379,8 +406,12 @@ class Model:
         A ``.bin`` of a model in training ends with the counters, and with adam before these its moments: always with
         ``training_state``, never without, by default once there was an update (to resume with any
         optimizer, train with a ``checkpoint``). A ``.safetensors`` file also carries the description of the model, the
-        names of the classes and the normalization, see `from_file`. WeightFileError when it cannot be written.
+        names of the classes and the normalization, see `from_file`. A name without an ending is written as ``.bin``.
+        UsageError for any other ending, WeightFileError when the file cannot be written.
         """
+        fault = names.save_fault(path)
+        if fault:
+            raise UsageError(f"{printable(os.fspath(path))}: {fault}")
         if Path(path).suffix == ".safetensors":
             checkpoint.save_model(Path(path), self)
         else:
@@ -391,6 +422,9 @@ class Model:
 
         A ``.safetensors`` file may also be a checkpoint. WeightFileError when the file is not of this model.
         """
+        fault = names.load_fault(path)
+        if fault:
+            raise WeightFileError(f"{printable(os.fspath(path))}: {fault}")
         if Path(path).suffix == ".safetensors":
             checkpoint.load_weights(Path(path), self)
         else:

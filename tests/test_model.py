@@ -240,3 +240,64 @@ def test_normalization_goes_with_the_model(tmp_path):
     assert other.normalization == model.normalization
     np.testing.assert_array_equal(other.predict(x), model.predict(x))
     assert other.evaluate(x, y) == model.evaluate(x, y)
+
+
+def test_a_name_that_is_neither_kind_of_weight_file_is_refused(tmp_path):
+    model = classifier()
+    for name in ("m.onnx", "m.h5", "foo.txt", "m.SAFETENSORS"):
+        path = tmp_path / name
+        with pytest.raises(UsageError, match=r"weights are written as \.bin or \.safetensors") as caught:
+            model.save(path)
+        assert (("formats.onnx" in str(caught.value)), path.exists()) == (name == "m.onnx", False)
+        for key in ("save_path", "save_best_path"):
+            with pytest.raises(UsageError, match=rf"{key}: .*weights are written as"):
+                model.train(*data(16), epochs=1, **{key: str(path)})
+    with pytest.raises(WeightFileError, match=r"weights are read from \.bin or \.safetensors"):
+        model.load(tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_without_an_ending_is_a_bin_file(tmp_path):
+    model = classifier()
+    for name in ("weights", "w.bin", "w.BIN"):
+        model.save(tmp_path / name)
+        other = classifier(seed=4)
+        other.load(tmp_path / name)
+        assert weights(other) == weights(model)
+    assert len({(tmp_path / name).read_bytes() for name in ("weights", "w.bin", "w.BIN")}) == 1
+
+
+def test_a_bin_file_describes_no_model(tmp_path):
+    classifier().save(tmp_path / "m.bin")
+    with pytest.raises(WeightFileError, match=r"without a description.*Model\.from_ini"):
+        Model.from_file(tmp_path / "m.bin")
+
+
+def test_a_raw_file_with_labels_is_predicted_only_when_that_is_said(tmp_path):
+    """A raw file does not tell whether it has labels: no row is ever made of labels without a word."""
+    model = classifier()
+    x, y = data(36)
+    one_hot = np.eye(CLASSES, dtype=np.float32)[y]
+    both, inputs = tmp_path / "both.dat", tmp_path / "inputs.dat"
+    np.concatenate([x, one_hot], axis=1).tofile(both)  # 36 * 9 values are also 54 samples of 6
+    x.tofile(inputs)
+    made = model.predict(x)
+    with pytest.raises(DataError, match="looks like 36 samples with labels.*labelled=True"):
+        model.predict(both)
+    np.testing.assert_array_equal(model.predict(both, labelled=True), made)
+    assert len(model.predict(str(both), labelled=False)) == 54
+    np.testing.assert_array_equal(model.predict(inputs), made)
+    np.testing.assert_array_equal(model.predict(inputs, labelled=False), made)
+    np.concatenate([x, one_hot], axis=1)[:35].tofile(both)  # 35 * 9 values are no whole number of 6
+    with pytest.raises(DataError, match="looks like 35 samples with labels"):
+        model.predict(both)
+    with pytest.raises(DataError, match="wrong stride.*left over after 52 samples"):
+        model.predict(both, labelled=False)
+    x.tofile(inputs)
+    with inputs.open("ab") as file:
+        file.write(bytes(4))
+    with pytest.raises(DataError, match="wrong stride.*4 bytes are left over"):
+        model.predict(inputs)
+    plain = Model.build([Input(input_shape="1:1:6"), FullyConnected(unit=2)])
+    with pytest.raises(UsageError, match="labelled: this model has no loss"):
+        plain.predict(both, labelled=True)

@@ -278,6 +278,8 @@ def _require_writable(
     """The weight files that the description asks for can be written, and take the place of nothing that is read."""
     import os
 
+    from nntrainer_py.formats.names import save_fault
+
     taken = _files_read(model, given, weights)
     for key in ("save_path", "save_best_path"):
         text = getattr(model.spec.model, key)
@@ -292,6 +294,8 @@ def _require_writable(
             problem = "is a folder, a file was expected"
         elif path.exists() and not path.is_file():
             problem = "is not a regular file"
+        elif save_fault(path):
+            problem = save_fault(path)
         elif os.path.realpath(path) in taken:
             problem = f"would overwrite {taken[os.path.realpath(path)]}"
         elif not parent.is_dir():

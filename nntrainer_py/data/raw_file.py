@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -58,8 +59,27 @@ class RawFileDataset(IndexedDataset):
         """Whole samples in the file; 0 until it is bound, since the file does not say how long one is."""
         return self._count
 
+    def labelled_samples(self, inputs: list[Shape], labels: list[Shape], kinds: Sequence[str] | None) -> int:
+        """How many samples with labels the file may hold: its size is a whole number and the labels make sense.
+
+        0 where it cannot; the data set is not bound afterwards.
+        """
+        raw = [shape[0] * shape[1] if self._integer_labels else size_of(shape) for shape in labels]
+        stride = (sum(map(size_of, inputs)) + sum(raw)) * _VALUE_BYTES
+        if not labels or not self._bytes or self._bytes % stride:
+            return 0
+        before = self._label_kinds
+        try:
+            self._count = self._bytes // stride
+            self._open(stride // _VALUE_BYTES)
+            self._raw, self._shapes, self._label_kinds = raw, labels, None if kinds is None else list(kinds)
+            return self._count if self._labels_make_sense() else 0
+        finally:
+            self.close()
+            self._count, self._raw, self._shapes, self._label_kinds = 0, [], [], before
+
     def scratch_bytes(self, batch_size: int) -> int:
-        return super().scratch_bytes(batch_size) + (self._gatherer.scratch_bytes if self._gatherer else 0)
+        return super().scratch_bytes(batch_size) + (self._gatherer.scratch_bytes(batch_size) if self._gatherer else 0)
 
     def close(self) -> None:
         self._gatherer = None
@@ -126,6 +146,8 @@ class RawFileDataset(IndexedDataset):
             f"the file has {self._size()}, the model's sample is {stride * _VALUE_BYTES} bytes, {model}; "
             f"{rest} bytes are left over after {self._count} samples"
         )
+        if not labels:
+            raise self.error(f"wrong stride: {text}; of samples with labels, read these too")
         indices = sum(shape[0] * shape[1] for shape in labels)
         shorter = (features + indices) * _VALUE_BYTES
         classes = [shape[2] for shape in labels]

@@ -224,7 +224,9 @@ class SafetensorsFile:
             raise self.error(f"{self._size} bytes are too few for a safetensors file")
         length = int.from_bytes(self._file.read(8), "little")
         if length > self._size - 8:
-            raise self.error(f"the header is said to have {length} bytes, the file has {self._size}")
+            raise self.error(
+                f"this is no safetensors file, or damaged: a header of {length} bytes in a file of {self._size}"
+            )
         if length > _FREE_HEADER + self._size // 8:
             raise self.error(f"a header of {length} bytes in a file of {self._size} is not plausible")
         self._begin = 8 + length

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 from typing import SupportsIndex
 
-from nntrainer_py.errors import UsageError
+from nntrainer_py.errors import UsageError, printable
+from nntrainer_py.formats.names import save_fault
+
+#: fields that name a file
+PATHS = ("save_path", "save_best_path", "checkpoint")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
-    """Settings of `nntrainer_py.training.loop.train`.
+    """Settings of `nntrainer_py.training.loop.train`; paths may also be given as text.
 
     Attributes:
         epochs: the total; a resumed or continued run counts those done before.
@@ -44,6 +49,13 @@ class TrainSettings:
     resume: bool = False
 
     def __post_init__(self) -> None:
+        for name in PATHS:
+            given: str | os.PathLike[str] | None = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, Path(given))
+                fault = save_fault(given) if name != "checkpoint" else ""
+                if fault:
+                    raise UsageError(f"{printable(os.fspath(given))}: {fault}", key=name)
         whole("epochs", self.epochs, 0, least=0)
         whole("checkpoint_steps", self.checkpoint_steps, 0)
         if self.checkpoint_seconds is not None and not self.checkpoint_seconds > 0:

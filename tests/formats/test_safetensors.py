@@ -111,8 +111,8 @@ def test_the_header_begins_where_tensors_are_aligned(tmp_path):
 
 ONE = {"a": entry("F32", [2], 0, 8)}
 DAMAGED = {
-    "length": (by_hand(ONE, bytes(8), 2**64 - 1), "header is said to have 18446744073709551615 bytes"),
-    "length of the file": (by_hand(ONE, bytes(8), 200), "header is said to have 200 bytes"),
+    "length": (by_hand(ONE, bytes(8), 2**64 - 1), "no safetensors file, or damaged: a header of 18446744073709551615 bytes"),
+    "length of the file": (by_hand(ONE, bytes(8), 200), "damaged: a header of 200 bytes in a file of"),
     "empty": (b"", "too few"),
     "nothing but a length": (struct.pack("<Q", 0), "too few"),
     "length 0": (struct.pack("<Q", 0) + bytes(8), "does not begin with"),
