@@ -52,7 +52,7 @@ class ArrayDataset(IndexedDataset):
 
     def scratch_bytes(self, batch_size: int) -> int:
         gatherers = (*self._gatherers, *self._label_gatherers)
-        return super().scratch_bytes(batch_size) + sum(gatherer.scratch_bytes for gatherer in gatherers)
+        return super().scratch_bytes(batch_size) + sum(one.scratch_bytes(batch_size) for one in gatherers)
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         if len(self._inputs) != len(inputs):

@@ -19,7 +19,8 @@ def strict_float32() -> np.errstate:
 class RowGatherer:
     """Picks rows of ``source`` (samples, ...) and writes them, as float32, to columns of batch rows.
 
-    A C-contiguous source is gathered through a small scratch block kept for ever; any other layout row by row.
+    A C-contiguous source is gathered through a small scratch block, kept once it was needed: at most as many rows as
+    were ever asked for at once. Any other layout, and a run of rows, goes without.
     """
 
     def __init__(self, source: npt.NDArray[np.generic]) -> None:
@@ -30,14 +31,16 @@ class RowGatherer:
         self._scratch = np.empty((0, self.width), dtype=source.dtype)
         if self.source.flags.c_contiguous and len(self.source):
             self._flat = self.source.reshape(len(self.source), self.width)
-            row_bytes = max(1, self.width * source.dtype.itemsize)
-            rows = max(1, min(len(self.source), _SCRATCH_BYTES // row_bytes))
-            self._scratch = np.empty((rows, self.width), dtype=source.dtype)
 
-    @property
-    def scratch_bytes(self) -> int:
-        """Memory kept besides the source."""
-        return int(self._scratch.nbytes)
+    def scratch_bytes(self, count: int) -> int:
+        """Memory besides the source that gathering ``count`` rows at once needs; it is kept."""
+        return self._block(count) * self.width * self.source.dtype.itemsize
+
+    def _block(self, count: int) -> int:
+        """Rows that go through the scratch at once."""
+        if self._flat is None:
+            return 0
+        return min(count, max(1, _SCRATCH_BYTES // max(1, self.width * self.source.dtype.itemsize)))
 
     def gather(self, indices: Indices, *parts: tuple[int, Float32]) -> None:
         """Write, for each part (first column, rows (count, columns)), that piece of the chosen source rows."""
@@ -60,7 +63,9 @@ class RowGatherer:
 
     def _gather_blocks(self, indices: Indices, parts: tuple[tuple[int, Float32], ...]) -> None:
         assert self._flat is not None
-        block = len(self._scratch)
+        block = self._block(len(indices))
+        if len(self._scratch) < block:
+            self._scratch = np.empty((block, self.width), dtype=self.source.dtype)
         for start in range(0, len(indices), block):
             chosen = indices[start : start + block]
             values = self._scratch[: len(chosen)]

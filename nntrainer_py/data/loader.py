@@ -78,7 +78,8 @@ class BatchLoader:
         elif shuffle:
             self.notices.append(f"{dataset.name}: samples come in the order of their source, they are not shuffled")
         self._buffer_size = buffer_size
-        _require_memory(dataset, loader_bytes(dataset, batch_size, buffer_size), batch_size)
+        self._shuffled = shuffle
+        _require_memory(dataset, self.buffer_bytes, batch_size)
         slots = buffer_size + 1  # one is with the caller
         self._slots = [Slot(dataset, batch_size) for _ in range(slots)]
         self._position = Position()
@@ -87,7 +88,7 @@ class BatchLoader:
     @property
     def buffer_bytes(self) -> int:
         """Memory of the ring, the order of the samples, the data set's own scratch, and data that lies in memory."""
-        return loader_bytes(self.dataset, self.batch_size, self._buffer_size)
+        return loader_bytes(self.dataset, self.batch_size, self._buffer_size, shuffled=self._shuffled)
 
     @property
     def samples_per_epoch(self) -> int | None:
@@ -185,13 +186,13 @@ def ring_bytes(
     return (buffer_size + 1) * batch_size * (4 * features + 8)
 
 
-def loader_bytes(dataset: Dataset, batch_size: int, buffer_size: int) -> int:
+def loader_bytes(dataset: Dataset, batch_size: int, buffer_size: int, *, shuffled: bool = False) -> int:
     """What a loader of this data set, bound to a model, takes (`BatchLoader.buffer_bytes`), before there is one."""
     if dataset.input_dims is None or dataset.label_dims is None:
         raise ValueError(f"{dataset.name}: bind the data to a model's shapes before counting its memory")
-    count = dataset.sample_count if isinstance(dataset, IndexedDataset) else None
+    count = dataset.sample_count if shuffled and isinstance(dataset, IndexedDataset) else 0
     ring = ring_bytes(dataset.input_dims, dataset.label_dims, batch_size, buffer_size)
-    return ring + 8 * (count or 0) + dataset.scratch_bytes(batch_size) + dataset.resident_bytes
+    return ring + 8 * count + dataset.scratch_bytes(batch_size) + dataset.resident_bytes
 
 
 def measure_normalization(dataset: Dataset, method: str, scope: str = "whole") -> Normalization:

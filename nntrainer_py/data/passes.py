@@ -68,7 +68,7 @@ class Slot:
 
 
 class Order:
-    """The order of the samples in an epoch."""
+    """The order of the samples in an epoch: one number a sample, or nothing where they come as they are."""
 
     def __init__(self, count: int, shuffle: bool, seed: int, kind: str) -> None:
         self.count = count
@@ -78,11 +78,24 @@ class Order:
         self._stream: Stream | None = None  # seeding takes longer than predicting one sample
         self._next = 0  # the epoch that the state of NNTrainer's generator is for
         self._epoch = -1
-        self._indices: Indices = np.arange(count, dtype=np.int64)
+        self._indices: Indices = np.empty(0, dtype=np.int64)
+
+    def put(self, epoch: int, first: int, indices: Indices) -> None:
+        """Write the numbers of the samples from place ``first`` of an epoch on."""
+        if self._shuffle:
+            indices[...] = self.of_epoch(epoch)[first : first + len(indices)]
+        else:
+            indices.fill(1)
+            indices[0] = first
+            np.cumsum(indices, out=indices)
 
     def of_epoch(self, epoch: int) -> Indices:
-        if not self._shuffle or epoch == self._epoch:
+        """All numbers of an epoch, in order."""
+        if not self._shuffle:
+            return np.arange(self.count, dtype=np.int64)
+        if epoch == self._epoch:
             return self._indices
+        self._indices = self._indices[:0].copy()  # that of another epoch is let go before the next one is made
         if self._kind == "counter":
             self._indices = permutation(self._seed, epoch, self.count)
         else:
@@ -121,7 +134,7 @@ class IndexedSource:
         if count <= 0:
             return False
         indices = slot.indices[:count]
-        indices[...] = self._order.of_epoch(self._epoch)[self._next : self._next + count]
+        self._order.put(self._epoch, self._next, indices)
         self._dataset.read(indices, slot.inputs, slot.labels)
         slot.count = count
         self._next += count

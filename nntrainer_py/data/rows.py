@@ -57,7 +57,7 @@ class TableDataset(IndexedDataset):
         return len(self._gatherer.source)
 
     def scratch_bytes(self, batch_size: int) -> int:
-        return super().scratch_bytes(batch_size) + self._gatherer.scratch_bytes
+        return super().scratch_bytes(batch_size) + self._gatherer.scratch_bytes(batch_size)
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         width = self._gatherer.width

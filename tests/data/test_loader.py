@@ -318,7 +318,38 @@ def test_buffers_are_a_fixed_ring():
     assert len(addresses) == 3
     ring = ring_bytes(*DIMS, 8, 2)
     assert ring == 3 * 8 * (4 * 10 + 8)
-    assert loader.buffer_bytes == ring + 64 * 8 + loader.dataset.scratch_bytes(8)
+    assert loader.buffer_bytes == ring + loader.dataset.scratch_bytes(8)
+    shuffled = BatchLoader(arrays(64), 8, buffer_size=2, shuffle=True)
+    assert shuffled.buffer_bytes == ring + 64 * 8 + shuffled.dataset.scratch_bytes(8)  # and a number for each sample
+
+
+def test_what_reading_a_raw_file_takes_is_what_is_counted(tmp_path):
+    count, width = 4000, 64
+    path = tmp_path / "data.dat"
+    rows = np.zeros((count, width + 10), "<f4")
+    rows[:, width] = 1.0
+    rows.tofile(path)
+    data = RawFileDataset(path)
+    data.bind([(1, 1, width)], [(1, 1, 10)])
+    for shuffle, batch in [(True, 1), (True, 32), (False, 32), (True, 3000)]:
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        loader = BatchLoader(data, batch, shuffle=shuffle, buffer_size=1)
+        batches = iter(loader)
+        next(batches)
+        held = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        batches.close()
+        data.bind([(1, 1, width)], [(1, 1, 10)])  # lets go of the scratch
+        assert loader.buffer_bytes <= held + 64 * 1024 and held <= loader.buffer_bytes + 64 * 1024
+        features = 3 * batch * (4 * (width + 10) + 8)
+        assert loader.buffer_bytes <= features + 8 * count * shuffle  # nothing else grows with the file
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_samples_that_are_not_shuffled_come_in_order(batch):
+    found = [index for chunk in BatchLoader(arrays(64), batch) for index in chunk.indices.tolist()]
+    assert found == list(range(64))
 
 
 def test_no_array_memory_taken_after_the_first_epochs():
