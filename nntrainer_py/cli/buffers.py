@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nntrainer_py.cli.command import SeveralErrors
-from nntrainer_py.cli.opening import USES, open_given, open_section
+from nntrainer_py.cli.opening import USES, is_there, open_given, open_section
 from nntrainer_py.errors import DataError, MissingExtraError, NNTrainerError, printable
 
 if TYPE_CHECKING:
@@ -29,14 +29,15 @@ class DataBuffers:
         return replace(layout, notes=(*layout.notes, *self.notes))
 
 
-def count_buffers(model: Model, given: dict[str, str]) -> DataBuffers:
+def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) -> DataBuffers:
     """The buffers of the files of the command line, by use, and of the data sections, as a training run has them.
 
     No loader is made and nothing but files that must be parsed is read. Of a section whose data is missing or faulty
-    the batches kept ready are counted, and a note says so. A memory budget takes the sum into account from here on.
+    the batches kept ready are counted, and a note says so; with ``strict`` only where it is missing. A memory budget takes the sum into account from here on.
 
     Raises:
-        DataError: a file of the command line is missing, damaged or does not fit; all that is wrong together.
+        DataError: a file of the command line is missing, damaged or does not fit; with ``strict`` also one of a section
+            that is there. All that is wrong together.
     """
     if not model.trainable:
         return DataBuffers(None)
@@ -61,7 +62,7 @@ def count_buffers(model: Model, given: dict[str, str]) -> DataBuffers:
             finally:
                 opened.close()
         except (DataError, MissingExtraError) as error:
-            if path is not None:
+            if path is not None or (strict and section is not None and is_there(section)):
                 errors.append(error)
                 continue
             notes.append(_note(error, use))

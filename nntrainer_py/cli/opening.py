@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,11 @@ def open_section(section: SectionSpec, use: str) -> Dataset:
     """The data of a section; DataError at the place of its path."""
     opened: Dataset = section.settings.open(section.paths, role=use, origin=_place(section))
     return opened
+
+
+def is_there(section: SectionSpec) -> bool:
+    """Whether everything that a section names exists, be it of use or not."""
+    return all(os.path.lexists(path) for path in section.paths.values())
 
 
 def open_given(path: str, section: SectionSpec | None, use: str) -> Dataset:

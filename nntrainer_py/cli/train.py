@@ -177,7 +177,7 @@ def _check(arguments: argparse.Namespace) -> int:
     faults: list[NNTrainerError] = []
     start = _start(arguments, model, None, faults)
     SeveralErrors.raise_if_any(faults)
-    buffers = count_buffers(model, given)
+    buffers = count_buffers(model, given, strict=True)
     name = Path(arguments.model).name
     layout = buffers.noted(planned(model, name, buffers.size))
     if start is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import MODEL, command, write_problem
 from shared import shared_files
@@ -130,6 +131,35 @@ def test_data_that_is_not_there_is_counted_as_far_as_known(tmp_path: Path, capsy
         # 40 samples: their numbers, and a block that holds them all
         assert whole["memory"]["data"] - found["memory"]["data"] == 40 * 8 + 40 * 4 * 7
     assert "note: [valid_set]" in command(capsys, "train", "--check", ini).out
+
+
+@pytest.mark.parametrize("fault", ["stride", "labels", "unit", "empty", "folder", "both"])
+def test_data_that_does_not_fit_ends_the_check_as_it_ends_the_run(
+    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"stride": ("1:1:4", "1:1:9"), "unit": ("unit = 3", "unit = 9"), "both": ("1:1:4", "1:1:9")}
+    ini = write_problem(tmp_path, MODEL.replace(*changes.get(fault, ("", ""))))
+    train = tmp_path / "train.dat"
+    if fault == "labels":
+        np.full((90, 7), 0.7, "<f4").tofile(train)
+    elif fault == "empty":
+        train.write_bytes(b"")
+    elif fault == "folder":
+        train.unlink()
+        train.mkdir()
+    elif fault == "both":
+        (tmp_path / "valid.dat").unlink()
+    checked = command(capsys, "train", "--check", ini)
+    assert "no fault" not in checked.out
+    ran = command(capsys, "train", ini)
+    assert checked.code == ran.code == 3
+    if fault == "both":  # data that is not there is no fault of the check
+        assert "[train_set] path: " in checked.err
+        assert "valid.dat" not in checked.err
+    else:
+        assert checked.err == ran.err
+    assert command(capsys, "train", "--check", ini, "--json").code == 3
+    assert command(capsys, "inspect", ini).code == 0
 
 
 def test_tables_in_memory_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
