@@ -79,15 +79,16 @@ class Order:
         self._next = 0  # the epoch that the state of NNTrainer's generator is for
         self._epoch = -1
         self._indices: Indices = np.empty(0, dtype=np.int64)
+        self._steps: Indices = np.empty(0, dtype=np.int64)  # 0, 1, 2 ... for one batch
 
     def put(self, epoch: int, first: int, indices: Indices) -> None:
         """Write the numbers of the samples from place ``first`` of an epoch on."""
         if self._shuffle:
             indices[...] = self.of_epoch(epoch)[first : first + len(indices)]
         else:
-            indices.fill(1)
-            indices[0] = first
-            np.cumsum(indices, out=indices)
+            if len(self._steps) < len(indices):
+                self._steps = np.arange(len(indices), dtype=np.int64)
+            np.add(self._steps[: len(indices)], first, out=indices)
 
     def of_epoch(self, epoch: int) -> Indices:
         """All numbers of an epoch, in order."""
