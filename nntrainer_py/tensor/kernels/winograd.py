@@ -20,6 +20,7 @@ from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.micro_kernel import LANES, ROWS
 from nntrainer_py.tensor.kernels.winograd_phases import (
+    add_groups_part,
     gradient_multiply_part,
     multiply_part,
     outputs_part,
@@ -35,6 +36,8 @@ CHANNELS = 32  # channels and filters come in multiples of this
 _RESIDENT = 2_500_000  # bytes: transformed weights up to this are made once and kept for all chunks
 _NEAR = 1_200_000  # bytes of transformed tiles worked on at a time, about the second cache
 _WIDEST = 3_500_000  # bytes of one transformed row of tiles
+_GROUPS = 4  # sums of a weight gradient that are formed apart, so that as many threads need not wait for each other
+_GROUP_TILES = 64  # tiles that a group of a weight gradient has at least: below this adding the groups costs too much
 _PAD = LANES  # floats between the planes of a transformed array: planes 4 KiB apart would share one set of the cache
 
 
@@ -95,7 +98,10 @@ def product_plan(inner: int, outer: int, batch: int, height: int, width: int, si
 class GradientPlan(NamedTuple):
     """As ``Plan``, for ``gradient``: ``channels`` x ``filters`` of the weight are made at a time.
 
-    The order of summation follows from it, so it must not depend on the number of threads (``parts`` adds slabs only).
+    The chunks are dealt to ``groups`` that are summed apart and then added. With more than one each part does groups
+    of its own, in one of ``copies`` of the transformed tiles; otherwise all parts share each phase of a chunk. The
+    order of summation follows from the plan, so it must not depend on the number of threads (``parts`` and ``copies``
+    add room only).
     """
 
     rows: int
@@ -105,11 +111,14 @@ class GradientPlan(NamedTuple):
     inputs: int
     outputs: int
     slab: int
+    groups: int
+    copies: int
     parts: int
 
     @property
     def nbytes(self) -> int:
-        return 4 * (self.weights + self.inputs + self.outputs + self.parts * self.slab)
+        pieces = self.groups * self.weights + self.copies * (self.inputs + self.outputs) + self.parts * self.slab
+        return 4 * pieces
 
 
 def gradient_plan(
@@ -119,8 +128,11 @@ def gradient_plan(
     planes = (size + 2) ** 2
     down, across = -(-height // size), -(-width // size)
     every = batch * down * across
+    groups = 1
     if 4 * planes * channels * filters <= _RESIDENT:
-        some, block, tiles = channels, filters, 2 * _NEAR // (4 * planes * (channels + filters))
+        some, block, tiles = channels, filters, _NEAR // (4 * planes * (channels + filters))
+        if 4 * planes * across * (channels + filters) <= _NEAR:  # a row of tiles for each part takes little room
+            groups = max(1, min(every // _GROUP_TILES, 1 + _RESIDENT // (4 * planes * channels * filters), _GROUPS))
     elif 4 * planes * channels * every <= _RESIDENT:
         some, block, tiles = channels, CHANNELS, every
     else:
@@ -130,11 +142,12 @@ def gradient_plan(
         while filters % block:
             block -= CHANNELS
         tiles = 2 * _NEAR // (4 * planes * (some + block))
-    rows = _tile_rows(max(tiles, ROWS), across, batch, down)
+    rows = min(_tile_rows(max(tiles, ROWS), across, batch, down), -(-batch * down // groups))
     tiles = rows * across
     weights, inputs, outputs = some * block + _PAD, tiles * some + _PAD, tiles * block + _PAD
-    slab = _slab(height + 2, width + 2, rows, size)
-    return GradientPlan(rows, some, block, planes * weights, planes * inputs, planes * outputs, slab, parts)
+    slab, copies = _slab(height + 2, width + 2, rows, size), min(groups, parts)
+    pieces = planes * weights, planes * inputs, planes * outputs
+    return GradientPlan(rows, some, block, *pieces, slab, groups, copies, parts)
 
 
 @kernel()
@@ -221,6 +234,44 @@ def product(
             fork_join(outputs_part, parts, (size, m, m_plane, out, bias, rectify, o, block, *shape, slab, step))
 
 
+@kernel()
+def _groups_part(
+    part: int,
+    parts: int,
+    x: Array,
+    dy: Array,
+    top: int,
+    left: int,
+    size: int,
+    chunk: int,
+    groups: int,
+    u: int,
+    u_step: int,
+    scratch: int,
+    inputs: int,
+    outputs: int,
+    slabs: int,
+    slab_step: int,
+) -> None:
+    """The sums of every ``parts``-th group; group g has every ``groups``-th chunk from chunk g on."""
+    channels, filters = x.shape[1], dy.shape[1]
+    down, across = (dy.shape[2] + size - 1) // size, (dy.shape[3] + size - 1) // size
+    every, u_plane = x.shape[0] * down, channels * filters + _PAD
+    v = scratch + part * (inputs + outputs)
+    m = v + inputs
+    slab = slabs + part * slab_step
+    for group in range(part, groups, parts):
+        for first in range(group * chunk, every, groups * chunk):
+            rows = min(chunk, every - first)
+            tiles = rows * across
+            v_plane, m_plane = tiles * channels + _PAD, tiles * filters + _PAD
+            tiles_part(0, 1, size, 0, x, 0, channels, top, left, down, across, first, rows, v, v_plane, 0, slab, 0)
+            tiles_part(0, 1, size, 1, dy, 0, filters, 0, 0, down, across, first, rows, m, m_plane, 1, slab, 0)
+            add = 1 if first > group * chunk else 0
+            place = u + group * u_step
+            gradient_multiply_part(0, 1, size, channels, filters, tiles, v, v_plane, m, m_plane, place, u_plane, add)
+
+
 @kernel(forks=True)
 def gradient(
     x: Array,
@@ -241,12 +292,23 @@ def gradient(
     channels, filters = x.shape[1], dy.shape[1]
     down, across = (dy.shape[2] + size - 1) // size, (dy.shape[3] + size - 1) // size
     chunk, some, block = plan[0], plan[1], plan[2]
+    groups, u_step, inputs, outputs = plan[7], 4 * plan[3], 4 * plan[4], 4 * plan[5]
     u = scratch.ctypes.data
-    v = u + 4 * plan[3]
-    m = v + 4 * plan[4]
-    slab, step = m + 4 * plan[5], 4 * plan[6]
+    v = u + groups * u_step
+    m = v + inputs
+    slab, step = v + plan[8] * (inputs + outputs), 4 * plan[6]
     every = x.shape[0] * down
     u_plane = some * block + _PAD
+    if groups > 1:
+        work = min(parts, plan[8])
+        sizes = (u, u_step, v, inputs, outputs, slab, step)
+        fork_join(_groups_part, work, (x, dy, top, left, size, chunk, groups, *sizes))
+        fork_join(add_groups_part, parts, (size, groups, u, u_step, u_plane))
+        numbers = (size, u, u_plane, dw, 0, some, 0, block, accumulate, slab, step)
+        fork_join(weights_back_part, parts, numbers)
+        return
+    if some == channels and block == filters:
+        parts = 1  # too little for the threads to share
     for c in range(0, channels, some):
         for o in range(0, filters, block):
             for first in range(0, every, chunk):

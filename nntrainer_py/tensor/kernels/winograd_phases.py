@@ -302,6 +302,17 @@ def gradient_multiply_part(
 
 
 @kernel()
+def add_groups_part(part: int, parts: int, size: int, groups: int, u: int, step: int, plane: int) -> None:
+    """Add ``groups`` arrays, ``step`` bytes apart, to the first: the planes of (size + 2)^2 x ``plane`` floats."""
+    planes = (size + 2) * (size + 2)
+    runs = plane // LANES
+    for p in range(part * planes // parts, (part + 1) * planes // parts):
+        at = u + 4 * p * plane
+        for group in range(1, groups):
+            add_grid(at + group * step, LANES, 0, at, LANES, 0, runs, 1, 0, LANES)
+
+
+@kernel()
 def weights_back_part(
     part: int,
     parts: int,

@@ -22,6 +22,7 @@ CASES = [
     ((2, 32, 3, 300), 32, (2, 2, 2, 2)),
     ((3, 256, 5, 5), 288, (1, 1, 1, 1)),
     ((2, 1024, 4, 4), 64, (1, 1, 1, 1)),
+    ((5, 32, 33, 30), 64, (1, 1, 1, 1)),
     ((2, 64, 1, 1), 64, (1, 1, 1, 1)),
     ((1, 32, 3, 3), 32, (0, 0, 0, 0)),
 ]
@@ -107,16 +108,19 @@ def test_a_sample_does_not_depend_on_its_batch(index, size):
         np.testing.assert_array_equal(derivative(one, w, (1, *shape[1:]), pad, size)[0], dx[sample])
 
 
-def test_threads_do_not_change_a_bit():
-    shape, filters, pad = (4, 64, 10, 10), 64, (1, 1, 1, 1)
+@pytest.mark.parametrize("side", [10, 30])  # 30: several groups of the gradient are summed apart
+def test_threads_do_not_change_a_bit(side):
+    shape, filters, pad = (4, 64, side, side), 64, (1, 1, 1, 1)
+    assert (kernels.gradient_plan(64, 64, 4, side, side, 4, 2).groups > 1) == (side == 30)
     x, w = draw(*shape), draw(filters, 64, 3, 3)
     y = forward(x, w, NONE, pad, 4)
     dx = derivative(y, w, shape, pad, 4)
     dw = gradient(x, y, np.empty_like(w), pad, 4)
     np.testing.assert_array_equal(forward(x, w, NONE, pad, 4, 2, kernels.product), y)
     np.testing.assert_array_equal(derivative(y, w, shape, pad, 4, 2, kernels.product), dx)
-    again = gradient(x, y, np.empty_like(w), pad, 4, 0, 2, kernels.gradient)
-    np.testing.assert_array_equal(again, dw)
+    for parts in (2, 3, 5):
+        again = gradient(x, y, np.empty_like(w), pad, 4, 0, parts, kernels.gradient)
+        np.testing.assert_array_equal(again, dw)
 
 
 def test_scratch_is_bounded():
