@@ -188,6 +188,40 @@ def _scaling(rows: list[Row]) -> list[str]:
     return _table(["model", "", "product, ms", "torch, ms", "ratio", "product's time, 20 # = torch's"], made)
 
 
+def draw_scaling(path: Path, rows: list[Row]) -> None:
+    """Milliseconds of a step over the batch (left) and the width (right), solid the product, dashed PyTorch."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    models = list(dict.fromkeys(row.case.model for row in rows))
+    left, right = figure.subplots(1, 2, sharey=True)
+    for number, model in enumerate(models):
+        mine = [row for row in rows if row.case.model == model and row.times]
+        batches = sorted((row for row in mine if row.case.width == 1), key=lambda row: row.case.samples)
+        usual = Case(model, 1).samples
+        widths = [row for row in batches if row.case.samples == usual]
+        widths += sorted((row for row in mine if row.case.width > 1), key=lambda row: row.case.width)
+        for axes, some, place in ((left, batches, "samples"), (right, widths, "width")):
+            for engine, style in (("product", "-o"), ("torch", "--")):
+                points = [
+                    (getattr(row.case, place), statistics.median(row.times[engine]))
+                    for row in some
+                    if engine in row.times
+                ]
+                if points:
+                    label = model if engine == "product" else None
+                    axes.plot(*zip(*points, strict=True), style, color=f"C{number}", markersize=4, label=label)
+    for axes, name in ((left, "batch"), (right, "width, times the usual")):
+        axes.set(xscale="log", yscale="log", xlabel=name)
+        axes.grid(alpha=0.3)
+    left.set_ylabel("ms a step")
+    left.legend()
+    figure.suptitle("Training step: product (solid) and PyTorch (dashed)")
+    figure.savefig(path, dpi=110)
+
+
 def _versions(rows: list[Row]) -> str:
     found: dict[str, str] = {}
     for row in rows:
@@ -229,4 +263,6 @@ def write(
     ):  # fmt: skip
         if rows:
             lines += ["", f"## {title}", "", *text(rows)]  # type: ignore[operator]
+    if scaling:
+        lines += ["", "![Time of a step over batch and width](scaling.png)"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
