@@ -63,7 +63,7 @@ def scaling_cases(models: list[str], threads: int) -> list[Case]:
     """Batch sizes at width 1, widths at the usual batch (not of the deep two: a step would take many seconds)."""
     found = []
     for model in models:
-        found += [Case(model, threads, batch=batch) for batch in (1, 8, 32, 128)]
+        found += [Case(model, threads, batch=batch) for batch in sorted({1, 8, 32, 128, Case(model, threads).samples})]
         found += [Case(model, threads, width=width) for width in (2, 4) if model in WIDTH]
     return found
 
