@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 _SHOWN = 80  # characters of a user's value that a message repeats
+_BEGINNING = 4  # characters that a known word has at least, of which it is told that it begins an unknown one
 
 
 def quoted(value: object) -> str:
@@ -49,10 +50,18 @@ def printable(text: str) -> str:
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The known word closest to ``word``, or None when none is close enough to be a likely slip."""
-    known = {w.lower(): w for w in words}
-    match = difflib.get_close_matches(word.lower()[:_SHOWN], list(known), n=1, cutoff=0.6)
-    return known[match[0]] if match else None
+    """The known word closest to ``word``, or None when none is close enough to be a likely slip.
+
+    The dashes of options make no two of them alike. Where no word is close, one that begins the other is a likely
+    slip, too: ``crossentropy`` for ``cross``.
+    """
+    known = {w.lower().lstrip("-"): w for w in words}
+    wanted = word.lower().lstrip("-")[:_SHOWN]
+    match = difflib.get_close_matches(wanted, list(known), n=1, cutoff=0.6)
+    if match:
+        return known[match[0]]
+    beginnings = [w for w in known if len(w) >= _BEGINNING and wanted.startswith(w)]
+    return known[max(beginnings, key=len)] if beginnings else None
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
@@ -270,6 +279,11 @@ class Faults:
     def warn(self, message: str, origin: Origin | None = None, key: str = "") -> None:
         """Note a warning."""
         self.notices.append(Notice.at(origin, key, message))
+
+    def keys(self, origin: Origin | None) -> set[str]:
+        """The keys of the section at ``origin`` with which something is wrong."""
+        where = origin or Origin()
+        return {fault.key for fault in self.faults if (fault.file, fault.section) == (where.file, where.section)}
 
     def absorb(self, error: NNTrainerError, origin: Origin | None = None, key: str = "") -> None:
         """Note every fault of an error; ``origin`` and ``key`` fill in what it does not know itself."""

@@ -72,6 +72,11 @@ def test_found_values_are_shown_short_and_printable(value: object, text: str) ->
     ("word", "words", "match"),
     [
         ("unitt", ["unit", "units_x", "bias"], "unit"),
+        ("--bogus", ["--out", "--set", "-h"], None),
+        ("--epocs", ["--out", "--epochs"], "--epochs"),
+        ("-epochs", ["--out", "--epochs"], "--epochs"),
+        ("crossentropy", ["cosine_distance", "cross", "mse"], "cross"),
+        ("msee_and_more", ["cross", "mse"], None),
         ("CONV2", ["conv2d", "pooling2d"], "conv2d"),
         ("fully_conected", ["fully_connected", "flatten"], "fully_connected"),
         ("zzz", ["conv2d"], None),

@@ -126,7 +126,8 @@ def _layer(draft: Draft, folder: Path, faults: Faults) -> LayerSpec | None:
 def _class(draft: Draft, faults: Faults) -> type[Layer] | None:
     entry = draft.section.get("type")
     if entry is None:
-        faults.add(f"required, expected the keyword of a layer{_misspelled(draft)}", draft.origin, "type")
+        if "type" not in faults.keys(draft.origin):
+            faults.add(f"required, expected the keyword of a layer{_misspelled(draft)}", draft.origin, "type")
         return None
     found: type[Layer] | None = None
     with faults.gather(draft.ini.origin(draft.section, entry), "type"):

@@ -164,6 +164,8 @@ class Specials:
         type_key: str = "type",
     ) -> Any:
         """The thing whose keyword the entry ``type_key`` holds, with the others as its properties; None for a fault."""
+        if type_key in self.faults.keys(origin):
+            return None  # it is there, but cannot be read
         word, where = next(((text, at) for key, text, at in entries if key == type_key), (default, origin))
         if word is None:
             known = ", ".join(registry.words())
@@ -195,7 +197,7 @@ class Specials:
                 self.faults.add(f"unknown property of [DataSet]{did_you_mean(key, known)}", where, key)
         if all(key in entries for key in _BUFFER):
             self.faults.add(f"set before as {_BUFFER[0]}", entries[_BUFFER[1]][2], _BUFFER[1])
-        if "traindata" not in entries:
+        if "traindata" not in entries and "traindata" not in self.faults.keys(origin):
             self.faults.add("required, expected a path", origin, "traindata")
         buffer = [("buffer_size", *entries[key][1:]) for key in _BUFFER if key in entries][:1]
         for key, name in OLD_DATA_KEYS.items():
@@ -207,6 +209,8 @@ class Specials:
                 self.faults.warn(f"has no effect; [{name}] is in force", entries[key][2], key)
 
     def _data(self, name: str, entries: list[Text], origin: Origin) -> SectionSpec | None:
+        if "type" in self.faults.keys(origin):
+            return None  # it is there, but cannot be read
         word, where = next(((text, at) for key, text, at in entries if key == "type"), (None, origin))
         if word is None:
             known = ", ".join(DATASETS.words())

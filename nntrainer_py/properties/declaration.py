@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
-from nntrainer_py.errors import DescriptionError, Faults, Origin, PropertyError, UsageError, did_you_mean
+from nntrainer_py.errors import DescriptionError, Faults, Origin, PropertyError, UsageError, did_you_mean, nearest
 from nntrainer_py.properties.kinds import Kind, Warn, warn_python
 
 T = TypeVar("T")
@@ -176,16 +176,27 @@ class Configurable:
                 seen[found.name] = key, where.line
                 with faults.gather(where, found.name):
                     values[found.name] = found.parse(text, _warner(faults, where, found.name))
-        for name, declaration in cls.properties().items():
-            if declaration.required and name not in seen:
+        missing = [name for name, declared in cls.properties().items() if declared.required and name not in seen]
+        meant = cls._meant(faults, origin) if missing else ()
+        for name in missing:
+            if name not in meant:
+                declaration = cls.properties()[name]
                 faults.add(f"required, expected {declaration.kind.expectation}", origin, name)
-        if len(faults) > before:
+        if missing or len(faults) > before:
             return None
         try:
             return cls(**values)
         except (UsageError, DescriptionError) as error:
             faults.absorb(error, origin)
             return None
+
+    @classmethod
+    def _meant(cls, faults: Faults, origin: Origin | None) -> set[str]:
+        """Properties that are there but misspelled or unreadable, which is told already: they are not missing, too."""
+        keys = faults.keys(origin)
+        known = [spelling for p in cls.properties().values() for spelling in p.keys]
+        near = (cls.find_property(key) or cls.find_property(nearest(key, known) or "") for key in keys)
+        return {found.name for found in near if found is not None}
 
     def explicit(self) -> Mapping[str, Any]:
         """The values that were given, in order of declaration; a value of None counts as not given."""
