@@ -57,7 +57,9 @@ def parser(prog: str = "nntrainer-train") -> Parser:
     length.add_argument("--restore-best", action="store_true", help="end with the weights of the best epoch")
     folder = made.add_argument_group("run folder")
     folder.add_argument("--out", metavar="DIR", help="use this folder; it must not exist yet")
-    folder.add_argument("--overwrite", action="store_true", help="replace the run in an --out that exists")
+    folder.add_argument(
+        "--overwrite", action="store_true", help="replace the run in the folder of --out, if there is one"
+    )
     folder.add_argument("--resume", action="store_true", help="go on with the run in --out, or with the last one")
     folder.add_argument(
         "--checkpoint-steps", type=number(1, 2**31 - 1), metavar="N", help="a checkpoint every N updates too"
@@ -82,6 +84,10 @@ def train(arguments: argparse.Namespace) -> int:
     """The command itself."""
     if arguments.resume and arguments.overwrite:
         raise UsageError("--resume and --overwrite exclude each other")
+    if arguments.overwrite and arguments.out is None:
+        raise UsageError(
+            "--overwrite needs --out DIR, the run to be replaced; without --out every run gets a folder of its own"
+        )
     if arguments.resume and arguments.weights is not None:
         raise UsageError("--resume and --weights exclude each other: a resumed run goes on with its own weights")
     if arguments.check:
@@ -218,17 +224,12 @@ def _start(
 def planned(model: Model, name: str, data: int | None) -> Layout:
     """The layout, with every plan that the run needs first; PlanError at the place of the budget."""
     from nntrainer_py.cli.layout import layout_of
-    from nntrainer_py.errors import PlanError
 
-    try:
-        return layout_of(model, name, data)
-    except PlanError as error:
-        raise error.located(model.spec.at("memory_budget"), "memory_budget") from None
+    return layout_of(model, name, data)
 
 
 def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
     """Loaders of the data; each that does not fit the model is told."""
-    from nntrainer_py.cli.buffers import keep_to_budget
     from nntrainer_py.training.feeding import open_loaders
 
     errors: list[NNTrainerError] = []
@@ -241,9 +242,7 @@ def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
         except NNTrainerError as error:
             errors.append(error)
     SeveralErrors.raise_if_any(errors)
-    loaders = open_loaders(model, data.get("train"), data.get("valid"), data.get("test"))
-    keep_to_budget(model, loaders.buffer_bytes)
-    return loaders
+    return open_loaders(model, data.get("train"), data.get("valid"), data.get("test"))
 
 
 def _settings(

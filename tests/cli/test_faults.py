@@ -180,6 +180,9 @@ def test_a_model_without_loss_or_optimizer_does_not_train(tmp_path: Path, capsys
     [
         (["--epochs", "0"], "--epochs"),
         (["--epoch", "1"], "did you mean '--epochs'?"),
+        (["--epocs", "3"], "unknown argument: --epocs; did you mean '--epochs'?"),
+        (["--bogus"], "unknown argument: --bogus\n"),
+        (["--overwrite"], "--overwrite needs --out DIR"),
         (["--seed", "-1"], "--seed"),
         (["--memory-budget", "lots"], "amount of memory"),
         (["--set", "hidden.unitt=3"], "did you mean 'unit'?"),
@@ -195,6 +198,51 @@ def test_wrong_options(options: list[str], word: str, tmp_path: Path, capsys: py
     assert done.code == 2
     assert word in done.err
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_fault_of_the_shapes_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Training, validation and evaluation meet the same one."""
+    window = MODEL.replace(
+        "[hidden]\ntype = fully_connected\nunit = 8", "[hidden]\ntype = conv2d\nfilters = 2\nkernel_size = 3,3"
+    )
+    ini = write_problem(tmp_path, window)
+    told = "a window of 3 does not fit"
+    checked, ran = command(capsys, "train", "--check", ini), command(capsys, "train", ini)
+    assert (checked.code, ran.code) == (2, 2)
+    assert checked.err.count(told) == ran.err.count(told) == 1
+    assert checked.err == ran.err
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        ("unit = 8", "units = 8", "units: unknown property of fully_connected; did you mean 'unit'?"),
+        ("unit = 8", 'unit = "8', "unit: expected a closing"),
+        ("type = adam", "type = 'adam", "type: expected a closing"),
+        ("[hidden]\ntype = fully_connected", "[hidden]\ntype = 'fully_connected", "type: expected a closing"),
+        ("[train_set]\ntype = file", "[train_set]\ntype = 'file", "type: expected a closing"),
+        ("path = train.dat", "paht = train.dat", "paht: unknown property of file; did you mean 'path'?"),
+        ("path = train.dat", "path = 'train.dat", "path: expected a closing"),
+        (
+            "[hidden]\ntype = fully_connected\nunit = 8",
+            "[hidden]\ntype = conv2d\nfilter = 2\nkernel_size = 1,1",
+            "filter: obsolete; today it is filters",
+        ),
+    ],
+)
+def test_one_fault_is_told_once(
+    right: str, wrong: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is misspelled or unreadable is not said to be missing, too."""
+    text = MODEL.replace(right, wrong)
+    assert text != MODEL
+    done = command(capsys, "train", "--check", write_problem(tmp_path, text))
+    assert done.code == 2
+    assert told in done.err
+    assert done.err.count("\n") == 1
+    missing = "\n".join(line for line in text.splitlines() if line != wrong.splitlines()[-1])
+    if wrong.count("\n") == 0 and right != "type = adam":
+        assert "required" in command(capsys, "train", "--check", write_problem(tmp_path, missing)).err
 
 
 def test_a_model_file_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
