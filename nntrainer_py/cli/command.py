@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
+from nntrainer_py.cli.process import command_begins
 from nntrainer_py.errors import InterruptedRun, NNTrainerError, Notice, UsageError, printable
 from nntrainer_py.version import __version__
 
@@ -41,11 +42,12 @@ class SeveralErrors(NNTrainerError):
 
     @classmethod
     def raise_if_any(cls, errors: Sequence[NNTrainerError]) -> None:
-        """Raise one error as it is, several as one, none not at all."""
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise cls(errors)
+        """Raise one error as it is, several as one, none not at all; each only once, however often it was met."""
+        different = list({(str(error), error.exit_code): error for error in errors}.values())
+        if len(different) == 1:
+            raise different[0]
+        if different:
+            raise cls(different)
 
 
 def message_of(error: NNTrainerError) -> str:
@@ -203,6 +205,7 @@ def run(parser: Parser, function: Callable[[argparse.Namespace], int], argv: Seq
     _tolerate_every_name()
     try:
         words = list(sys.argv[1:] if argv is None else argv)
+        command_begins(words)
         arguments = parser.parse_args(words)
         arguments.words, arguments.prog = words, parser.prog
     except SystemExit as end:  # argparse ends the process for --help and wrong usage

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
+
+#: seconds that the start of Python takes at most, with the imports of a command
+_PYTHON_START = 1.0
 
 
 def resident_memory() -> int | None:
@@ -34,11 +38,24 @@ def peak_memory() -> int | None:
     return size if sys.platform == "darwin" else size * 1024
 
 
+class _Clock:
+    """When the command that this process is running began."""
+
+    began = time.perf_counter()
+    before = 0.0
+
+
+def command_begins(words: Sequence[str]) -> None:
+    """Count the seconds from here on; where these words are those of the process, with the start of Python before.
+
+    The system knows when the process was made, not when it became ours: a shell may have done quite other things in it
+    before. So of the time until now only that of the processor counts, and little of it, for it may be the shell's too.
+    """
+    own = bool(words) and sys.argv[-len(words) :] == list(words)
+    _Clock.began = time.perf_counter()
+    _Clock.before = min(time.process_time(), _PYTHON_START) if own else 0.0
+
+
 def seconds_since_start() -> float:
-    """Seconds since this process was started, the start of Python included where the system tells it."""
-    try:
-        with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
-            ticks = int(file.read().rpartition(")")[2].split()[19])
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return time.process_time()
+    """Seconds since the command began, the start of Python included where the command is a process of its own."""
+    return _Clock.before + time.perf_counter() - _Clock.began

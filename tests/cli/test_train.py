@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
+import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import MODEL, command, points, write_problem
+from commands import MODEL, command, points, program, write_problem
 
 FILES = {
     "best.safetensors", "checkpoint.safetensors", "confusion.png", "curves.png", "evaluation.json", "history.csv",
@@ -54,6 +57,21 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path: Path, capsys: pytest.Ca
     assert 0 < result["seconds_to_first_step"] <= result["seconds_of_process"]
     # the picture files are pictures
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("verb", [True, False])
+def test_seconds_are_those_of_the_command_alone(tmp_path: Path, verb: bool) -> None:
+    """A shell that execs the command may have spent any time in the same process before."""
+    ini = write_problem(tmp_path)
+    words = [*program("main"), "train"] if verb else program("train")
+    script = f"sleep 3; exec {shlex.join([*words, str(ini), '--quiet', '--out', str(tmp_path / 'run')])}"
+    began = time.monotonic()
+    subprocess.run(["sh", "-c", script], check=True)
+    whole = time.monotonic() - began
+    result = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))
+    assert 0 < result["seconds_to_first_step"] <= result["seconds_of_process"] < whole - 2.9
+    # what is not counted is the sleep and the end of Python, not the import of what computes
+    assert result["seconds_of_process"] > result["seconds"]
 
 
 def test_the_next_free_number_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
