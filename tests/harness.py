@@ -179,7 +179,7 @@ def compiled(
     for value in (*lowered.inputs, *lowered.labels, *(w.value for w in lowered.weights if w.value is not None)):
         program.array(value)[...] = feeds.get(value)
     loss = engine.forward(program)
-    if lowered.training and lowered.losses:
+    if lowered.training:
         engine.backward(program)
     return {name: program.array(value).copy() for name, value in watched(lowered).items()}, program, loss
 

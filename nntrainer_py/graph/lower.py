@@ -181,6 +181,7 @@ class Lowering:
         self.table = finalize(self.nodes, self.batch, self.training)
         self.weights = self._weights()
         self._forward()
+        self.emitter.run_postponed(Phase.STATE)
         if self.training and self.losses:
             self._backward()
         outputs = self._outputs()

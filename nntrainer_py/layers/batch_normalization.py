@@ -55,8 +55,8 @@ class BatchNormalization(BuiltinLayer):
         mean, variance = self.moving_mean.value, self.moving_variance.value
         if self._uses_batch(ctx):
             mean, variance = ctx.run("batch_statistics", x=x, axis=self.feature_axis)
-            ctx.run("running_update", running=self.moving_mean, batch=mean, momentum=self.momentum)
-            ctx.run("running_update", running=self.moving_variance, batch=variance, momentum=self.momentum)
+            ctx.run_after_loss("running_update", running=self.moving_mean, batch=mean, momentum=self.momentum)
+            ctx.run_after_loss("running_update", running=self.moving_variance, batch=variance, momentum=self.momentum)
         ctx.saved["statistics"] = (mean, variance)
         ctx.output(
             ctx.run(

@@ -32,4 +32,4 @@ class CentroidKNN(BuiltinLayer):
         (x,) = ctx.inputs
         ctx.output(ctx.run("centroid_distance", x=x, map=self.map, num_samples=self.num_samples))
         if ctx.training and ctx.labels:
-            ctx.run("centroid_update", x=x, label=ctx.labels[0], map=self.map, num_samples=self.num_samples)
+            ctx.run_after_loss("centroid_update", x=x, label=ctx.labels[0], map=self.map, num_samples=self.num_samples)

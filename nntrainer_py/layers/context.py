@@ -146,6 +146,13 @@ class LayerEmitter:
         resolved = {name: _value(operand) for name, operand in operands.items()}
         target = out if isinstance(out, Target) else _value(out)
         return self.emitter.run(kind, out=target, **resolved)
+    def run_after_loss(self, kind: str, **operands: Any) -> None:
+        """Emit an operation that changes state: it runs once the loss of the batch is known to be finite.
+
+        A batch that fails leaves the state as it was, so nothing has to be kept to put it back.
+        """
+        self.emitter.postpone(kind, **{name: _value(operand) for name, operand in operands.items()})
+
 
     def view(self, base: Value, shape: Sequence[int], offset: int = 0) -> Value:
         """The same elements under another shape."""

@@ -41,4 +41,4 @@ class NearestNeighbours(BuiltinLayer):
         store = {"samples": self.samples, "classes": self.classes, "stored": self.stored}
         ctx.output(ctx.run("neighbour_votes", x=x, neighbours=self.neighbours, num_class=self.num_class, **store))
         if ctx.training and ctx.labels:
-            ctx.run("neighbour_store", x=x, label=ctx.labels[0], **store)
+            ctx.run_after_loss("neighbour_store", x=x, label=ctx.labels[0], **store)

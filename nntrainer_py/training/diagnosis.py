@@ -23,7 +23,7 @@ def find_origin(compiled: Compiled, mode: Mode, batch: Batch, where: Where) -> s
     """A sentence: which input, label, weight or layer first holds NaN or infinity, and in which sample.
 
     Looks at the batch and the weights, then runs the forward pass again, operation by operation, with memory of its own
-    for every value. Changes nothing: state that the forward pass moves is put back.
+    for every value. Changes nothing.
 
     Args:
         where: number of a sample in the data set to what messages call it.

@@ -50,9 +50,7 @@ class Stepper:
         self._program: Program | None = None
         lowered = compiled.lowered("train", batch_size)
         self.tally = Tally(lowered)
-        # Running statistics move in the forward pass, before its loss is known to be finite: kept from before it.
-        live = compiled.weights(lowered)
-        self._state = [(live[w.key], live[w.key].copy()) for w in lowered.weights if not w.trainable]
+        compiled.weights(lowered)  # they exist from here on
         # gradients that wait for a later update
         arrays = compiled.engine.store.arrays
         self._waiting = [arrays[value.name] for value in lowered.gradients.values() if value.persistent]
@@ -95,8 +93,6 @@ class Stepper:
             state.numbers[StepState.SAMPLES] = self._logical_samples(count)
         divisor = float(state.numbers[StepState.SAMPLES])
         loss = 0.0
-        for live, kept in self._state:
-            np.copyto(kept, live)
         for piece in pieces(batch, self._compiled.options.micro_batch):
             loss += self._piece(piece, divisor) * (piece.count / count)
         self._held += 1
@@ -117,8 +113,6 @@ class Stepper:
             if not np.isfinite(loss):
                 raise NumericalError(f"the loss is {loss}")
         except (DataError, NumericalError) as error:
-            for live, kept in self._state:
-                np.copyto(live, kept)
             self._begin_logical()
             if isinstance(error, DataError):
                 raise data_fault(compiled, error, piece, self._where) from None

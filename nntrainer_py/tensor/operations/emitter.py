@@ -43,6 +43,8 @@ class Emitter:
         self._seen: dict[Hashable, dict[str, Value]] = {}
         self._versions: dict[Value, int] = {}
         self._names: dict[str, int] = {}
+        self._constants: dict[tuple[str, tuple[int, ...], str, Fill], Value] = {}
+        self._later: list[tuple[str, Any, str, dict[str, Any]]] = []
 
     def scope(self, layer: str, phase: Phase, origin: Any = None) -> None:
         """Operations emitted from here on belong to this layer and phase."""
@@ -117,6 +119,17 @@ class Emitter:
         self, declared: OperationKind, specs: dict[str, Spec], reads: dict[str, Value], out: Value | None, stem: str
     ) -> dict[str, Value]:
         writes: dict[str, Value] = {}
+    def postpone(self, kind_name: str, **operands: Any) -> None:
+        """An operation for `run_postponed`, which emits it for the layer of now in the phase of then."""
+        self._later.append((self.layer, self.origin, kind_name, operands))
+
+    def run_postponed(self, phase: Phase) -> None:
+        """Emit what was postponed, in the order in which that happened."""
+        for layer, origin, kind_name, operands in self._later:
+            self.scope(layer, phase, origin)
+            self.run(kind_name, **operands)
+        self._later.clear()
+
         default = Role.ACTIVATION if self.phase is Phase.FORWARD else Role.DERIVATIVE
         for name, spec in specs.items():
             if name in declared.modifies and name in reads:

@@ -65,6 +65,7 @@ class Phase(enum.Enum):
     FORWARD = "forward"
     GRADIENT = "gradient"
     DERIVATIVE = "derivative"
+    STATE = "state"  # moves of running statistics and the like, of every batch, once its loss is known to be finite
     UPDATE = "update"
 
     @property
