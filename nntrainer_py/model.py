@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from nntrainer_py.data.loader import Batch, BatchLoader
 from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.data.raw_file import RawFileDataset
 from nntrainer_py.data.sources import as_dataset
-from nntrainer_py.errors import NumericalError, PlanError, UsageError, WeightFileError, did_you_mean, printable
+from nntrainer_py.errors import NumericalError, Origin, PlanError, UsageError, WeightFileError, did_you_mean, printable
 from nntrainer_py.formats import names
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.graph.description import load_ini, load_text
@@ -26,10 +27,12 @@ from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec
 from nntrainer_py.layers.base import Layer
+from nntrainer_py.memory.outcome import DataMemory
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.training import checkpoint, micro_batches, weight_files
 from nntrainer_py.training.callbacks import Callback, TrainingResult
 from nntrainer_py.training.compiled import Compiled, Mode, Options
+from nntrainer_py.training.feeding import data_memory
 from nntrainer_py.training.progress import progress_callbacks
 from nntrainer_py.training.settings import TrainSettings, whole
 from nntrainer_py.training.stepper import Stepper
@@ -53,6 +56,9 @@ class Model:
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
         self._compiled: Compiled | None = None
+        self._whole: Compiled | None = None  # the same but for a budget that splits batches, which needs planning
+        self._place: tuple[Origin | None, str] = (None, "")  # of the budget
+        self._data: DataMemory | None = None  # that the budget counts; None: the usual
         self._stepper: Stepper | None = None  # of train_on_batch
         self._batch = spec.model.batch_size
         #: epochs of training behind the weights
@@ -117,12 +123,9 @@ class Model:
         Threads are at most those that there are processors for: their number changes no result.
         PlanError when a memory budget does not do for everything that the model can do with such batches.
         """
-        try:
-            self._configure(batch_size, threads, seed, convolution, memory)
-            if self.compiled.options.memory_budget is not None:
-                self.compiled.promise()
-        except PlanError as error:
-            raise error.located(self.spec.at("memory_budget"), "memory_budget") from None
+        self._configure(batch_size, threads, seed, convolution, memory)
+        if self.compile_options.memory_budget is not None:
+            self.compiled.promise()
         return self
 
     def _configure(
@@ -153,24 +156,88 @@ class Model:
             if name not in Options.__dataclass_fields__:
                 raise UsageError(f"compile: unknown option {name!r}")
             options = replace(options, **{name: value})
-        if settings.micro_batches and options.memory_budget is not None and self.trainable:
-            self._compiled = micro_batches.fit(self._make, options, self._batch)
+        if options.memory_budget == settings.memory_budget:
+            self._place = self.spec.at("memory_budget"), "memory_budget"
         else:
-            self._compiled = self._make(options)
+            self._place = None, "memory_budget"
+        self._whole = self._make(options)
+        self._compiled = None if self._splits else self._whole
+        self._data = None
         self._stepper = None
         self.epoch = 0
 
+    @property
+    def _splits(self) -> bool:
+        """Whether the budget decides the size of the pieces in which a batch is computed."""
+        options = self.compile_options
+        return (
+            self.spec.model.micro_batches and options.memory_budget is not None and options.training and self.trainable
+        )
+
+    def _maker(self) -> Callable[[Options], Compiled]:
+        """Makes compilations; without the model itself: two that hold each other live on until the collector comes."""
+        spec, batch, place = self.spec, self._batch, self._place
+
+        def make(options: Options) -> Compiled:
+            made = Compiled(lambda with_loss: arrange(spec, with_loss), spec.optimizer, options, batch)
+            made.place = place
+            return made
+
+        return make
+
     def _make(self, options: Options) -> Compiled:
-        spec = self.spec  # not the model itself: two that hold each other live on until the collector comes
-        return Compiled(lambda with_loss: arrange(spec, with_loss), spec.optimizer, options, self._batch)
+        return self._maker()(options)
+
+    def _unplanned(self) -> Compiled:
+        """Programs of whole batches, to be asked for shapes: a budget is not looked at."""
+        if self._whole is None:
+            self._configure()
+        assert self._whole is not None
+        return self._whole
+
+    @property
+    def compile_options(self) -> Options:
+        """What was asked for; compiles with the settings of [Model] when nobody did."""
+        return self._unplanned().options
 
     @property
     def compiled(self) -> Compiled:
         """The programs; compiles with the settings of [Model] when nobody did."""
         if self._compiled is None:
-            self._configure()
+            options = self.compile_options
+            if self._splits:
+                try:
+                    self._compiled = micro_batches.fit(self._maker(), options, self._batch, self._data)
+                except PlanError as error:
+                    raise error.located(*self._place) from None
+            else:
+                self._compiled = self._whole
         assert self._compiled is not None
         return self._compiled
+
+    def hold_data(self, data: DataMemory | None) -> None:
+        """Count ``data`` against a memory budget from now on, until this is called again: what reading takes.
+
+        None: two batches, as while nobody reads. PlanError when nothing fits; all is as it was then.
+        """
+        if self.compile_options.memory_budget is None:
+            return
+        before, self._data = self._data, data
+        if self._compiled is None:
+            return  # looked at when it is planned
+        try:
+            self._compiled.hold_data(data)
+        except PlanError:
+            if self._splits and not self._compiled.begun:
+                whole, self._compiled = self._compiled, None  # smaller pieces, perhaps
+                try:
+                    self.compiled.promise()
+                except PlanError:
+                    self._compiled, self._data = whole, before
+                    raise
+                return
+            self._data = before
+            raise
 
     @property
     def batch_size(self) -> int:
@@ -183,7 +250,9 @@ class Model:
 
     def lowered(self, mode: Mode | None = None, batch: int | None = None) -> Lowered:
         """The operation list of a mode (default: training where possible); takes no memory."""
-        return self.compiled.lowered(mode or ("train" if self.trainable else "predict"), batch or self._batch)
+        compiled = self._compiled or self._unplanned()
+        trains = self.trainable and compiled.options.training
+        return compiled.lowered(mode or ("train" if trains else "predict"), batch or self._batch)
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Name to array, in .bin order. The arrays are the model's own: writing to them sets the weights."""
@@ -212,9 +281,12 @@ class Model:
             raise UsageError("layers cannot be frozen or freed while weights live in a swap file; save, and load anew")
         for name in names or layers:
             layers[name].trainable = trainable
+        if self._whole is not None:
+            self._whole = self._make(self._whole.options)
         if before is not None:
             self._compiled = self._make(before.options)
             self._compiled.engine = before.engine
+            self._compiled.usual_data, self._compiled.planning.data = before.usual_data, before.planning.data
             self._stepper = None
         return self
 
@@ -352,7 +424,9 @@ class Model:
             self._require_unlabelled(dataset)
         self.bind(dataset, labels=bool(labelled), class_names=self.class_names if labelled else None)
         size = min(size, dataset.sample_count or size)
-        made = [self._forward(batch.inputs, batch.count) for batch in BatchLoader(dataset, size, buffer_size=0)]
+        loader = BatchLoader(dataset, size, buffer_size=0)
+        with self._reading(loader):
+            made = [self._forward(batch.inputs, batch.count) for batch in loader]
         joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
         return joined[0] if len(joined) == 1 else joined
 
@@ -396,9 +470,19 @@ class Model:
         dataset.normalization = dataset.normalization or self.normalization
         self.bind(dataset, class_names=self.class_names)
         size = whole("batch_size", batch_size, self._batch)
-        return evaluate_batches(
-            self.compiled, BatchLoader(dataset, min(size, dataset.sample_count or size), buffer_size=0)
-        )
+        loader = BatchLoader(dataset, min(size, dataset.sample_count or size), buffer_size=0)
+        with self._reading(loader):
+            return evaluate_batches(self.compiled, loader)
+
+    @contextmanager
+    def _reading(self, loader: BatchLoader) -> Iterator[None]:
+        """Count what a loader takes beside what is counted already."""
+        before = self._data
+        self.hold_data(data_memory([loader]) if before is None else before.plus(data_memory([loader])))
+        try:
+            yield
+        finally:
+            self.hold_data(before)
 
     def save(self, path: str | os.PathLike[str], *, training_state: bool | None = None) -> None:
         """Write the weights: NNTrainer's ``.bin``, or for a name in ``.safetensors`` that layout.
@@ -445,16 +529,16 @@ class Model:
     def _in_order(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Inputs and labels that are given by name as lists in the order of the data."""
         if isinstance(x, Mapping):
-            x = by_name(x, [(name,) for name in self.compiled.graph("predict").inputs], "input")
+            x = by_name(x, [(name,) for name in self._unplanned().graph("predict").inputs], "input")
         if isinstance(y, Mapping):
-            names = self.compiled.graph("train" if self.trainable else "evaluate").labels
+            names = self._unplanned().graph("train" if self.trainable else "evaluate").labels
             y = by_name(y, [(name, name.removesuffix("/loss")) for name in names], "label")
         return x, y
 
     def bind(self, dataset: Any, *, labels: bool = True, class_names: Sequence[str] | None = None) -> None:
         """Tell a data set what the model expects. DataError when it does not fit."""
         mode: Mode = ("train" if self.trainable else "evaluate") if labels else "predict"
-        lowered, graph = self.lowered(mode), self.compiled.graph(mode)
+        lowered, graph = self.lowered(mode), self._unplanned().graph(mode)
         dataset.expected_features = self.feature_names
         dataset.bind(
             [lowered.inputs[place].shape[1:] for place in graph.input_order],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nntrainer_py.cli.command import SeveralErrors
 from nntrainer_py.cli.opening import USES, is_there, open_given, open_section
 from nntrainer_py.errors import DataError, MissingExtraError, NNTrainerError, printable
+from nntrainer_py.memory.outcome import DataMemory
 
 if TYPE_CHECKING:
     from nntrainer_py.cli.layout import Layout
@@ -33,7 +34,7 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
     """The buffers of the files of the command line, by use, and of the data sections, as a training run has them.
 
     No loader is made and nothing but files that must be parsed is read. Of a section whose data is missing or faulty
-    the batches kept ready are counted, and a note says so; with ``strict`` only where it is missing. A memory budget takes the sum into account from here on.
+    the batches kept ready are counted, and a note says so; with ``strict`` only where it is missing.
 
     Raises:
         DataError: a file of the command line is missing, damaged or does not fit; with ``strict`` also one of a section
@@ -43,7 +44,8 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
         return DataBuffers(None)
     errors: list[NNTrainerError] = []
     notes: list[str] = []
-    sizes: list[int] = []
+    counted = DataMemory()
+    found = False
     names: tuple[str, ...] | None = None  # of the classes of the training data
     for use in USES:
         path, section = given.get(use), model.spec.datasets.get(use)
@@ -53,12 +55,13 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
             opening = partial(open_section, section, use)
         else:
             opening = partial(open_given, path, section, use)
+        found = True
         try:
             opened = opening()
             try:
                 _bind(model, opened, use, names)
                 names = opened.class_names if use == "train" else names
-                sizes.append(_size(model, opened, section))
+                counted = counted.plus(_memory(model, opened, section, use))
             finally:
                 opened.close()
         except (DataError, MissingExtraError) as error:
@@ -66,25 +69,12 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
                 errors.append(error)
                 continue
             notes.append(_note(error, use))
-            sizes.append(_ring(model, section))
+            counted = counted.plus(DataMemory(_ring(model, section)))
     SeveralErrors.raise_if_any(errors)
-    if not sizes:
+    if not found:
         return DataBuffers(None)
-    keep_to_budget(model, sum(sizes))
-    return DataBuffers(sum(sizes), tuple(notes))
-
-
-def keep_to_budget(model: Model, taken: int) -> None:
-    """Compile again with the bytes that reading the data takes, where a budget counts them; nothing is planned yet.
-
-    The budget counts in batches of data: rounded up.
-    """
-    if model.spec.model.memory_budget is None:
-        return
-    from nntrainer_py.data.loader import ring_bytes
-
-    inputs, labels = _shapes(model)
-    model.compile(data_buffers=-(-taken // ring_bytes(inputs, labels, model.batch_size, 0)))
+    model.hold_data(counted)
+    return DataBuffers(counted.total, tuple(notes))
 
 
 def _bind(model: Model, dataset: Dataset, use: str, names: tuple[str, ...] | None) -> None:
@@ -93,10 +83,14 @@ def _bind(model: Model, dataset: Dataset, use: str, names: tuple[str, ...] | Non
         model.feature_names = dataset.feature_names or model.feature_names
 
 
-def _size(model: Model, dataset: Dataset, section: SectionSpec | None) -> int:
+def _memory(model: Model, dataset: Dataset, section: SectionSpec | None, use: str) -> DataMemory:
+    """What the loader of `open_loaders` will take."""
     from nntrainer_py.data.loader import loader_bytes
 
-    return loader_bytes(dataset, model.batch_size, _ready(section))
+    shuffled = use == "train" if section is None else section.settings.shuffled(use)
+    size = loader_bytes(dataset, model.batch_size, _ready(section), shuffled=shuffled)
+    resident = dataset.resident_bytes
+    return DataMemory(size - resident, {dataset.name: resident} if resident else {})
 
 
 def _ring(model: Model, section: SectionSpec | None) -> int:

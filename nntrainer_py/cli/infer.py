@@ -64,8 +64,10 @@ def infer(arguments: argparse.Namespace) -> int:
     model, dataset, labelled = _opened(arguments)
     try:
         from nntrainer_py.data.loader import BatchLoader
+        from nntrainer_py.training.feeding import data_memory
 
         loader = BatchLoader(dataset, model.batch_size, buffer_size=1)
+        model.hold_data(data_memory([loader]))
         notices = [*dataset.notices, *loader.notices]
         if not arguments.quiet:
             notify(notices)
@@ -82,6 +84,8 @@ def infer(arguments: argparse.Namespace) -> int:
 def _opened(arguments: argparse.Namespace) -> tuple[Model, Dataset, bool]:
     """Model, data, and whether that has labels; what is wrong with weights and data is told together."""
     model = open_model(arguments)
+    if model.compile_options.memory_budget is not None:
+        model.compile(training=False)
     errors: list[NNTrainerError] = []
     try:
         _load(model, Path(arguments.weights))

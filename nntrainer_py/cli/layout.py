@@ -41,8 +41,8 @@ class LayerRow:
 class Memory:
     """Planned memory in bytes. ``arena`` holds what lives within a step; validation shares it.
 
-    ``lower_bound`` is the most that is alive at one moment; ``without_reuse`` what the arena would take if nothing
-    were used twice.
+    ``tables`` are computed once, such as positional encodings. ``lower_bound`` is the most that is alive at one moment;
+    ``without_reuse`` what the arena would take if nothing were used twice.
     """
 
     weights: int
@@ -53,11 +53,12 @@ class Memory:
     lower_bound: int
     without_reuse: int
     data: int
+    tables: int = 0
 
     @property
     def persistent(self) -> int:
         """What lives from step to step."""
-        return self.weights + self.state + self.optimizer + self.gradients
+        return self.weights + self.state + self.optimizer + self.gradients + self.tables
 
     @property
     def total(self) -> int:
@@ -146,13 +147,16 @@ def layout_of(model: Model, name: str, data: int | None = None, *, training: boo
     size = min(batch, piece or batch)
     lowered = compiled.lowered(mode, size)
     made = compiled.memory(mode, size)
-    plan = made.plan
+    plan, report = made.plan, made.report
     arena = plan.arena
-    if trains and {"valid", "test"} & set(model.spec.datasets):
+    if report.budget is not None:  # kept for all that the model can do, whatever this run needs of it
+        arena, data = report.total - report.resident, report.beside
+    elif trains and {"valid", "test"} & set(model.spec.datasets):
         arena = max(arena, compiled.plan("evaluate", size).arena)
     counted = _persistent(lowered, made.on_file)
     memory = Memory(
         **counted,
+        tables=report.resident - report.beside - sum(counted.values()),
         arena=arena,
         lower_bound=plan.placement.lower_bound,
         without_reuse=plan.without_reuse(),
@@ -307,6 +311,8 @@ def memory_lines(layout: Layout, *, detailed: bool = False) -> str:
             f"{amount(memory.without_reuse)} without reuse)",
         )
     )
+    if memory.tables:
+        lines.append(("tables", amount(memory.tables)))
     lines.append(("data buffers", amount(memory.data)))
     lines.append(("total", amount(memory.total)))
     choices = (choice.partition(": ") for choice in layout.choices)

@@ -27,6 +27,7 @@ class RowGatherer:
         # A plain array: every index into a memmap would make another memmap object.
         self.source = source.view(np.ndarray)
         self.width = int(np.prod(source.shape[1:], dtype=np.int64))
+        self._row_bytes = self.width * int(source.dtype.itemsize)
         self._flat: npt.NDArray[np.generic] | None = None
         self._scratch = np.empty((0, self.width), dtype=source.dtype)
         if self.source.flags.c_contiguous and len(self.source):
@@ -34,13 +35,13 @@ class RowGatherer:
 
     def scratch_bytes(self, count: int) -> int:
         """Memory besides the source that gathering ``count`` rows at once needs; it is kept."""
-        return self._block(count) * self.width * self.source.dtype.itemsize
+        return self._block(count) * self._row_bytes
 
     def _block(self, count: int) -> int:
         """Rows that go through the scratch at once."""
         if self._flat is None:
             return 0
-        return min(count, max(1, _SCRATCH_BYTES // max(1, self.width * self.source.dtype.itemsize)))
+        return min(count, max(1, _SCRATCH_BYTES // max(1, self._row_bytes)))
 
     def gather(self, indices: Indices, *parts: tuple[int, Float32]) -> None:
         """Write, for each part (first column, rows (count, columns)), that piece of the chosen source rows."""

@@ -62,19 +62,19 @@ def compile_memory(
     external: Sequence[Value] = (),
     pinned: Mapping[Value, int] | None = None,
     persistent: Sequence[Value] = (),
-    other: int = 0,
+    beside: Mapping[str, int] | None = None,
     on_file: Mapping[str, Slot] | None = None,
     options: MemoryOptions | None = None,
 ) -> CompiledMemory:
     """Plan one list of operations; for the arguments see `Task` and `compile_together`."""
     task = Task(operations, external, pinned or {}, persistent)
-    return compile_together([task], other=other, on_file=on_file, options=options)[0]
+    return compile_together([task], beside=beside, on_file=on_file, options=options)[0]
 
 
 def compile_together(
     tasks: Sequence[Task],
     *,
-    other: int = 0,
+    beside: Mapping[str, int] | None = None,
     on_file: Mapping[str, Slot] | None = None,
     fixed: Collection[str] = (),
     options: MemoryOptions | None = None,
@@ -83,7 +83,7 @@ def compile_together(
 
     Args:
         tasks: the lists.
-        other: bytes of ours elsewhere (data buffers), counted by the budget.
+        beside: bytes of ours elsewhere (data buffers), counted by the budget, and what they are for.
         on_file: weights and state that other plans have put into the swap file already; None: free to choose.
         fixed: names of weights and state that must stay in memory.
         options: see `MemoryOptions`.
@@ -95,13 +95,12 @@ def compile_together(
     sizes: dict[str, int] = {}
     for value in (value for task in tasks for value in task.persistent):
         sizes[value.name] = max(aligned(value.nbytes), sizes.get(value.name, 0))
-    constants = {
-        value.root.name: aligned(value.root.nbytes)
-        for task in tasks
-        for operation in task.operations
-        for value in operation.reads.values()
-        if value.root.role is Role.CONSTANT
-    }
+    constants: dict[str, int] = {}
+    for operation in (operation for task in tasks for operation in task.operations):
+        for root in (value.root for value in operation.reads.values()):
+            if root.role is Role.CONSTANT:
+                constants[root.name] = max(aligned(root.nbytes), constants.get(root.name, 0))
+    other = sum((beside or {}).values())
     resident = sum(sizes.values()) + sum(constants.values()) + other
     movable = frozenset(sizes).difference(fixed) if on_file is None else frozenset[str]()
     starts = [_start(task, {} if on_file is None else on_file, options) for task in tasks]
@@ -112,11 +111,13 @@ def compile_together(
     )
     placing = _Placing(options)
     if options.budget is not None:
-        state = _within(state, options.budget, tasks, movable, options, placing)
+        kept = {**(beside or {}), "tables": sum(constants.values())}
+        state = _within(state, options.budget, tasks, movable, options, placing, kept)
     elif options.swap and options.reuse:
         state = lowest(state, _allowed(options, remake=False, swap=True), movable)
+    report = PlanReport(resident=state.resident, total=placing.total(state), beside=other, budget=options.budget)
     return [
-        _outcome(task, start, course, state, placing.plan(course.listing), options)
+        _outcome(task, start, course, state, placing.plan(course.listing), report)
         for task, start, course in zip(tasks, starts, state.courses, strict=True)
     ]
 
@@ -218,7 +219,7 @@ def _free(state: State, options: MemoryOptions, step_cost: float) -> State:
 
 def _within(
     state: State, budget: int, tasks: Sequence[Task], movable: frozenset[str], options: MemoryOptions,
-    placing: _Placing,
+    placing: _Placing, kept: Mapping[str, int],
 ) -> State:  # fmt: skip
     """The first state on the way down whose plans keep the budget; PlanError with the smallest total when none does."""
     seen = []
@@ -235,7 +236,19 @@ def _within(
     assert least is not None
     plans = [placing.plan(course.listing) for course in least.courses]
     which = max(range(len(plans)), key=lambda k: plans[k].arena)
-    raise refusal(plans[which], placing.total(least), budget, tasks[which].what)
+    kept = {**kept, **_persistent(tasks, least)}
+    raise refusal(plans[which], placing.total(least), budget, tasks[which].what, kept)
+
+
+def _persistent(tasks: Sequence[Task], state: State) -> dict[str, int]:
+    """Bytes in memory of weights, state and the like, by what they are."""
+    words = {Role.WEIGHT: "weights", Role.STATE: "state of layers", Role.OPTIMIZER: "optimizer state"}
+    values = {value.name: value for task in tasks for value in task.persistent if value.name not in state.on_file}
+    found: dict[str, int] = {}
+    for value in values.values():
+        word = words.get(value.role, "kept gradients")
+        found[word] = found.get(word, 0) + aligned(value.nbytes)
+    return found
 
 
 def _way_down(state: State, movable: frozenset[str], options: MemoryOptions) -> Iterator[State]:
@@ -306,16 +319,10 @@ class _Placing:
 
 
 def _outcome(
-    task: Task, start: _Start, course: Course, state: State, made: MemoryPlan, options: MemoryOptions
+    task: Task, start: _Start, course: Course, state: State, made: MemoryPlan, report: PlanReport
 ) -> CompiledMemory:
-    report = PlanReport(
-        order=start.order,
-        orders=start.orders,
-        moves=list(course.taken),
-        step_cost=start.step_cost,
-        resident=state.resident,
-        total=state.resident + made.arena,
-        budget=options.budget,
+    report = replace(
+        report, order=start.order, orders=start.orders, moves=list(course.taken), step_cost=start.step_cost
     )
     on_file = {value: state.on_file[value.name] for value in task.persistent if value.name in state.on_file}
     return CompiledMemory(made, report, on_file, task, start.sequence, course.steps)

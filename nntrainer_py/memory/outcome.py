@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from nntrainer_py.errors import PlanError
 from nntrainer_py.memory.moves import Step, Taken
 from nntrainer_py.memory.plan import MemoryPlan
-from nntrainer_py.memory.planner import peak
+from nntrainer_py.memory.planner import aligned, peak
 from nntrainer_py.memory.swap import is_movement
 from nntrainer_py.memory.swap_file import Slot
-from nntrainer_py.tensor.operations.record import Operation, Value
+from nntrainer_py.tensor.operations.record import Operation, Role, Value
+
+_POSTS = 6  # that a refusal names
+_OF_SAMPLES = (Role.INPUT, Role.LABEL, Role.ACTIVATION, Role.DERIVATIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,30 @@ class Task:
     what: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DataMemory:
+    """Bytes that reading the data takes: of the batches and their making, and of data that lies in memory, by name."""
+
+    batches: int = 0
+    parsed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.batches + sum(self.parsed.values())
+
+    def plus(self, other: DataMemory) -> DataMemory:
+        """Of two that are there at the same time."""
+        parsed = dict(self.parsed)
+        for name, size in other.parsed.items():
+            parsed[name] = parsed.get(name, 0) + size
+        return DataMemory(self.batches + other.batches, parsed)
+
+    def posts(self) -> dict[str, int]:
+        """What takes how much, for messages."""
+        return {"batches of data": self.batches, **{f"data of {name}": size for name, size in self.parsed.items()}}
+
+
 @dataclass(slots=True)
 class PlanReport:
     """What was chosen, and what it is expected to cost. Bytes and nanoseconds."""
@@ -38,7 +65,8 @@ class PlanReport:
     moves: list[Taken] = field(default_factory=list)
     step_cost: float = 0.0  # estimated, without the moves
     resident: int = 0  # persistent bytes in memory, and other buffers that the budget counts
-    total: int = 0
+    total: int = 0  # with the largest of the lists planned together
+    beside: int = 0  # of the resident bytes, those of data buffers and the like
     budget: int | None = None
 
     def taken(self, kind: str) -> list[Taken]:
@@ -70,7 +98,7 @@ class PlanReport:
                 share = 100 * cost / self.step_cost if self.step_cost else 0.0
                 found.append(f"{what}: {len(taken)} tensors, {freed / mib:.2f} MiB, predicted {share:.1f} % of a step")
         if self.budget is not None:
-            found.append(f"budget: {self.budget / mib:.2f} MiB, planned {self.total / mib:.2f} MiB")
+            found.append(f"budget: {amount(self.budget)}, planned {amount(self.total)}")
         return found
 
 
@@ -96,25 +124,56 @@ class CompiledMemory:
         return any(is_movement(operation) for operation in self.plan.operations)
 
 
-def refusal(made: MemoryPlan, total: int, budget: int, what: str = "") -> PlanError:
-    """Of a budget: the smallest that would do, and what stands in the way at the peak of ``made``."""
-    resident = total - made.arena
+def refusal(
+    made: MemoryPlan, total: int, budget: int, what: str = "", kept: Mapping[str, int] | None = None
+) -> Refusal:
+    """Of a budget: the smallest that would do, and what stands in the way at the peak of ``made``.
+
+    ``kept`` is what takes how much beside it. The largest posts come first, whatever they are.
+    """
     moment = min(peak(made.requests)[0], len(made.operations) - 1)
-    largest = ", ".join(f"{request.name} {_amount(request.size)}" for request in made.alive_at(moment)[:5])
-    kept = f"; weights, state, tables and data buffers take {_amount(resident)}" if resident else ""
-    when = f"{what}, " if what else ""
-    where = ""
+    posts = [(size, name) for name, size in (kept or {}).items() if size]
+    posts += [(request.size, request.name) for request in made.alive_at(moment)]
+    posts.sort(key=lambda post: -post[0])
+    named = ", ".join(f"{name} {amount(size)}" for size, name in posts[:_POSTS])
+    rest = sum(size for size, _ in posts[_POSTS:])
+    more = f", {len(posts) - _POSTS} more {amount(rest)}" if rest else ""
+    where = what
     if made.operations:
         operation = made.operations[moment]
-        where = f"at {operation.layer}, {operation.kind.name}, "
-    return PlanError(
-        f"nothing fits a memory budget of {_amount(budget)} ({budget} bytes); the smallest that would do is "
-        f"{_amount(total)} ({total} bytes). In the way: {when}{where}{largest}{kept}",
-        smallest=total,
+        where = f"{what and what + ' '}at {operation.layer}, {operation.kind.name}"
+    samples = sum(
+        aligned(buffer.nbytes)
+        for buffer in made.buffers
+        if buffer.first <= moment <= buffer.last and buffer.values[0].role in _OF_SAMPLES
     )
+    return Refusal(budget, total, f" In the way, where most is needed ({where}): {named}{more}", samples)
 
 
-def _amount(size: int) -> str:
+class Refusal(PlanError):
+    """Of one planning. ``samples`` are the bytes at the peak that a smaller batch would have fewer of."""
+
+    def __init__(self, budget: int, smallest: int, posts: str, samples: int) -> None:
+        self.budget, self.posts, self.samples = budget, posts, samples
+        super().__init__(self._text(smallest), smallest=smallest)
+
+    def _text(self, smallest: int) -> str:
+        return (
+            f"nothing fits a memory budget of {amount(self.budget)} ({self.budget} bytes); the smallest that would do "
+            f"is {amount(smallest)} ({smallest} bytes).{self.posts}"
+        )
+
+    def with_smallest(self, smallest: int) -> Refusal:
+        """The same, of what was asked for in several steps that all have to fit."""
+        return Refusal(self.budget, smallest, self.posts, self.samples).located(self.origin, self.key)
+
+    def advised(self, words: str) -> Refusal:
+        """The same, with more words at its end."""
+        return Refusal(self.budget, self.smallest, self.posts + words, self.samples).located(self.origin, self.key)
+
+
+def amount(size: int) -> str:
+    """Bytes for people."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= scale:
             return f"{size / scale:.2f} {unit}"

@@ -9,7 +9,8 @@ Three modes share weights and one transient block:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from threading import RLock
@@ -18,13 +19,13 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import DataError, PlanError, UsageError
+from nntrainer_py.errors import DataError, Origin, PlanError, UsageError
 from nntrainer_py.graph.lower import Lowered, lower
 from nntrainer_py.graph.model_section import CONVOLUTIONS
 from nntrainer_py.graph.order import Graph
 from nntrainer_py.memory.compile import ORDERS, MemoryOptions
 from nntrainer_py.memory.nntrainer_planners import PLANNERS
-from nntrainer_py.memory.outcome import CompiledMemory
+from nntrainer_py.memory.outcome import CompiledMemory, DataMemory, Refusal
 from nntrainer_py.memory.plan import MemoryPlan
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.initializers import fill
@@ -34,6 +35,7 @@ from nntrainer_py.tensor.rng import Stream
 from nntrainer_py.training.engine import Engine, MeasuredCost, Program, persistent
 from nntrainer_py.training.planning import Planning
 from nntrainer_py.training.settings import whole
+from nntrainer_py.training.whole_batch import why_whole
 
 _PLANS_KEPT = 64  # modes and batch sizes
 
@@ -46,8 +48,9 @@ class Options:
     """What decides how a graph is compiled; none of the memory options changes a number.
 
     Memory: see `memory.compile.MemoryOptions`. ``memory_budget`` in bytes, all of ours counted, ``data_buffers``
-    batches of the data loaders too; ``swap`` None: only where a budget cannot be met otherwise; ``swap_folder`` holds
-    the file. ``training`` False: the budget need not do for training, only for what a trained model is used for.
+    batches of the data loaders too, until it is known what these take (0: data never counts). ``swap`` None: only
+    where a budget cannot be met otherwise; ``swap_folder`` holds the file. ``training`` False: the budget need not do
+    for training, only for what a trained model is used for.
     """
 
     threads: int = 1
@@ -65,7 +68,7 @@ class Options:
     swap_folder: str = "."
     lookahead: int | None = None
     data_buffers: int = 2
-    micro_batch: int | None = None  # larger batches are computed in pieces of so many samples
+    micro_batch: int | None = None  # larger batches are computed in pieces of so many samples, gradients added up
     poison: bool = False
 
     def __post_init__(self) -> None:
@@ -75,6 +78,9 @@ class Options:
             word = getattr(self, name)
             if word not in words:
                 raise UsageError(f"{name}: expected one of {', '.join(words)}, got {word!r}")
+
+        if self.micro_batch is not None:
+            object.__setattr__(self, "accumulate_gradients", True)  # one update for all pieces of a batch
 
     def memory(self) -> MemoryOptions:
         """The part that the memory compiler reads."""
@@ -126,9 +132,7 @@ class Compiled:
         #: samples of a full batch, for which the plans are made; None: those of the first one
         self.batch = batch if batch is None else min(batch, self.options.micro_batch or batch)
         self.engine = Engine(self.options.threads, poison=self.options.poison)
-        self.planning = Planning(
-            self.options.memory(), folder=self.options.swap_folder, data_buffers=self.options.data_buffers
-        )
+        self.planning = self._new_planning()
         #: held from the feeding of a batch until its results are read: all programs share one block of memory
         self.lock = RLock()
         self._graphs: dict[bool, Graph] = {}
@@ -136,6 +140,14 @@ class Compiled:
         self._plans: dict[tuple[Mode, int], CompiledMemory] = {}
         self._programs: dict[tuple[Mode, int], Program] = {}
         self._kept: set[tuple[Mode, int]] = set()  # plans that others follow
+        self._held: dict[str, int] = {}  # bytes of what was in memory when the first plans were made, by name
+        self._first: Mode | None = None  # the mode for which these were asked, None: all
+        #: this compilation as it would be for another budget, all that was promised planned
+        self.remake: Callable[[int], Compiled] = self._remade
+        #: what the budget counts for data while nobody reads any; None: so many batches as the options say
+        self.usual_data: DataMemory | None = None
+        #: where the budget stands, for messages
+        self.place: tuple[Origin | None, str] = (None, "memory_budget")
 
     @property
     def state(self) -> StepState:
@@ -165,6 +177,9 @@ class Compiled:
                 seed=options.seed,
                 convolution=options.convolution,
             )
+            if options.micro_batch is not None and (reason := why_whole(self._lowered[key])):
+                del self._lowered[key]
+                raise UsageError(f"micro_batch: batches cannot be computed in pieces: {reason}")
         return self._lowered[key]
 
     def promise(self) -> None:
@@ -173,9 +188,97 @@ class Compiled:
         Raises:
             PlanError: they cannot all meet the memory budget.
         """
-        with self.lock:
+        with self.lock, self._located():
             if self.planning.undecided and self.batch is not None:
                 self._plan_together(self._modes(self.batch), self.batch)
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Refusals name the place of the budget, whoever asked for what does not fit."""
+        try:
+            yield
+        except PlanError as error:
+            raise error.located(*self.place) from None
+
+    @property
+    def begun(self) -> bool:
+        """Whether there are weights, so that planning goes on from what is there."""
+        return bool(self.engine.store.arrays)
+
+    def hold_data(self, data: DataMemory | None) -> None:
+        """Count ``data`` from now on: what reading takes; None: two batches, as at the beginning.
+
+        Plans stay where the budget holds with it, else all modes are planned anew; before there are weights, from the
+        start.
+
+        Raises:
+            PlanError: nothing fits; all is as it was. It names a budget with which every call up to this one works.
+        """
+        with self.lock, self._located():
+            before, begun = self.planning.data, self.begun
+            try:
+                self._count(data, begun)
+            except Refusal as error:
+                self.planning.data = before
+                if not begun:
+                    raise
+                raise self._workable(error, lambda other: other._count(data, begun)) from None
+
+    def _count(self, data: DataMemory | None, begun: bool) -> None:
+        if self.options.data_buffers == 0:
+            return
+        data, budget = data or self.usual_data, self.options.memory_budget
+        self.planning.data = data
+        if data is None or budget is None or self.planning.undecided:
+            return
+        if any(made.report.total - made.report.beside + data.total > budget for made in self._plans.values()):
+            self._plan_anew(begun)
+
+    def _plan_anew(self, begun: bool) -> None:
+        """All modes planned so far, around the weights that are there."""
+        modes = [mode for mode in self._modes(self.batch or 1) if (mode, self.batch) in self._plans]
+        old, plans = self.planning, self._plans
+        if not begun:
+            self.planning = self._new_planning(old.data)
+            self.planning.splits = old.splits
+        self._plans = {}
+        try:
+            self._plan_together(modes, self.batch or 1)
+        except PlanError:
+            self.planning, self._plans = old, plans
+            raise
+        self._programs.clear()
+
+    def _workable(self, error: Refusal, asked: Callable[[Compiled], object]) -> Refusal:
+        """The refusal with a budget for which all that was planned before is granted, and what was ``asked`` as well.
+
+        More room changes what the first plans put on file, hence what is left for those that come later.
+        """
+        budget = error.smallest
+        while True:
+            try:
+                asked(self.remake(budget))
+            except PlanError as more:
+                if more.smallest <= budget:
+                    raise
+                budget = more.smallest
+            else:
+                return error.with_smallest(budget)
+
+    def _remade(self, budget: int) -> Compiled:
+        made = self.with_options(memory_budget=budget)
+        made._graphs, made._lowered = self._graphs, self._lowered
+        made._held, made._first = self._held, self._first
+        if self.batch is not None:
+            if self._first is None:
+                made.promise()
+            else:
+                made.memory(self._first, self.batch)
+        return made
+
+    def _new_planning(self, data: DataMemory | None = None) -> Planning:
+        options = self.options
+        return Planning(options.memory(), folder=options.swap_folder, data_buffers=options.data_buffers, data=data)
 
     @_locked
     def memory(self, mode: Mode, batch: int) -> CompiledMemory:
@@ -185,10 +288,11 @@ class Compiled:
             PlanError: it cannot meet the memory budget.
         """
         key = (mode, batch)
-        if key not in self._plans and self.planning.undecided:
-            self._decide(mode, max(batch, self.batch or 0))
-        if key not in self._plans:
-            self._plans[key] = self._planned(mode, batch)
+        with self._located():
+            if key not in self._plans and self.planning.undecided:
+                self._decide(mode, max(batch, self.batch or 0))
+            if key not in self._plans:
+                self._plans[key] = self._planned(mode, batch)
         return self._plans[key]
 
     def _modes(self, batch: int) -> list[Mode]:
@@ -205,6 +309,7 @@ class Compiled:
     def _decide(self, mode: Mode, batch: int) -> None:
         """The first plans: of all modes, or where a budget is too small for training, of the others."""
         modes = self._modes(batch)
+        self._first = mode
         if mode not in modes:
             modes.insert(0, mode)
         try:
@@ -220,11 +325,10 @@ class Compiled:
             # a single sample may be computed by other operations: an axis of size 1 is one that can be repeated
             keys += [(m, 1) for m in modes if not Planning.follows(self.lowered(m, 1), self.lowered(m, batch))]
         what = {"train": "", "evaluate": "evaluating", "predict": "predicting"}
-        made = self.planning.together(
-            [self.lowered(*key) for key in keys],
-            [what[mode] for mode, _ in keys],
-            {name: array.nbytes for name, array in self.engine.store.arrays.items()},
-        )
+        held = {name: array.nbytes for name, array in self.engine.store.arrays.items()} or self._held
+        if self.planning.undecided:
+            self._held = held
+        made = self.planning.together([self.lowered(*key) for key in keys], [what[mode] for mode, _ in keys], held)
         self.batch = batch
         self._plans.update(zip(keys, made, strict=True))
         self._kept.update(keys)
@@ -239,13 +343,19 @@ class Compiled:
                 return made
         try:
             return self.planning.together([lowered])[0]
-        except PlanError as error:
+        except Refusal as error:
             if full is None or batch <= full:
                 raise
-            raise PlanError(
-                f"{error.message}. The budget was kept for batches of up to {full} samples, this one has {batch}",
-                smallest=error.smallest,
+            data, begun = self.planning.data, self.begun
+            told = self._workable(error, lambda other: other._alone(mode, batch, data, begun))
+            raise told.advised(
+                f". The budget was kept for batches of up to {full} samples, this one has {batch}"
             ) from None
+
+    def _alone(self, mode: Mode, batch: int, data: DataMemory | None, begun: bool) -> None:
+        """As `_planned`, after all that came before it."""
+        self._count(data, begun)
+        self.planning.together([self.lowered(mode, batch)])
 
     def plan(self, mode: Mode, batch: int) -> MemoryPlan:
         """The memory plan of a mode; no memory is taken."""
@@ -319,7 +429,9 @@ class Compiled:
 
     def with_options(self, **changes: Any) -> Compiled:
         """The same graph compiled anew with other options; weights are not shared."""
-        return Compiled(self._graph, self.optimizer, replace(self.options, **changes), self.batch)
+        made = Compiled(self._graph, self.optimizer, replace(self.options, **changes), self.batch)
+        made.place = self.place
+        return made
 
 
 def _copy(

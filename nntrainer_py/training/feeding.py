@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from nntrainer_py.data.loader import BatchLoader, measure_normalization
 from nntrainer_py.data.sections import DatasetSection
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.errors import UsageError
+from nntrainer_py.memory.outcome import DataMemory
 from nntrainer_py.training.data_range import range_notices
 from nntrainer_py.training.trainee import Trainee
 
@@ -27,6 +29,7 @@ class Loaders:
     valid: BatchLoader | None
     test: BatchLoader | None
     notices: list[str]
+    model: Trainee  # that counts them
 
     @property
     def buffer_bytes(self) -> int:
@@ -34,11 +37,12 @@ class Loaders:
         return sum(loader.buffer_bytes for loader in (self.train, self.valid, self.test) if loader is not None)
 
     def close(self) -> None:
-        """Stop threads and give back files."""
+        """Stop threads and give back files; a memory budget no longer counts them."""
         for loader in (self.train, self.valid, self.test):
             if loader is not None:
                 loader.close()
                 loader.dataset.close()
+        self.model.hold_data(None)
 
 
 def open_section(section: SectionSpec, use: str) -> Dataset:
@@ -61,11 +65,12 @@ def open_loaders(
     ``train``, ``valid`` and ``test`` take the place of the section of their use: data sets, paths, pairs of arrays or
     whatever `as_dataset` takes; None: the section, if there is one. The normalization that the training section asks
     for is measured here (unless the model has one already, of an earlier run) and, with the names of the classes,
-    kept with the model.
+    kept with the model. A memory budget counts what reading takes until the loaders are closed.
 
     Raises:
         UsageError: no training data.
         DataError: data that is missing, damaged or does not fit the model.
+        PlanError: a memory budget has no room for it.
     """
     sections = model.spec.datasets
     given = {"train": train, "valid": valid, "test": test}
@@ -78,9 +83,6 @@ def open_loaders(
     if "train" not in data:
         raise UsageError("there is no training data: the description has no [train_set], and none was given")
     notices: list[str] = []
-    piece = model.compiled.options.micro_batch
-    if piece is not None:
-        notices.append(f"batches are computed in pieces of {piece} samples, to keep within the memory budget")
     first = data["train"]
     model.bind(first)
     model.feature_names = first.feature_names or model.feature_names
@@ -93,8 +95,21 @@ def open_loaders(
         model.bind(dataset, class_names=model.class_names)
         loaders[use] = _loader(model, dataset, sections.get(use), use, batch_size, shuffle)
         notices += [*dataset.notices, *loaders[use].notices]
+    model.hold_data(data_memory(loaders.values()))
     notices += range_notices(model, first, sections.get("train"))
-    return Loaders(loaders["train"], loaders.get("valid"), loaders.get("test"), notices)
+    piece = model.compiled.options.micro_batch
+    if piece is not None:
+        notices.append(f"batches are computed in pieces of {piece} samples, to keep within the memory budget")
+    return Loaders(loaders["train"], loaders.get("valid"), loaders.get("test"), notices, model)
+
+
+def data_memory(loaders: Iterable[BatchLoader]) -> DataMemory:
+    """What loaders that are there together take."""
+    found = DataMemory()
+    for loader in loaders:
+        resident, name = loader.dataset.resident_bytes, loader.dataset.name
+        found = found.plus(DataMemory(loader.buffer_bytes - resident, {name: resident} if resident else {}))
+    return found
 
 
 def _normalize(model: Trainee, dataset: Dataset, section: SectionSpec | None) -> None:
@@ -123,7 +138,7 @@ def _loader(
         dataset,
         batch_size or model.batch_size,
         shuffle=shuffled,
-        seed=model.compiled.options.seed,
+        seed=model.compile_options.seed,
         drop_last=settings is not None and settings.drop_last,
         buffer_size=1 if settings is None else settings.buffer_size,
         shuffle_kind="counter" if settings is None else settings.shuffle_kind,

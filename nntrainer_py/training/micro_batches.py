@@ -8,45 +8,59 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from nntrainer_py.data.loader import Batch
-from nntrainer_py.errors import PlanError
+from nntrainer_py.memory.outcome import DataMemory, Refusal
 from nntrainer_py.training.compiled import Compiled, Options
-
-#: kinds of operations whose result for one sample depends on the others
-_WHOLE_BATCH = ("batch_statistics", "normalize_batch")
+from nntrainer_py.training.whole_batch import why_whole
 
 
-def fit(make: Callable[[Options], Compiled], options: Options, batch: int) -> Compiled:
+def fit(make: Callable[[Options], Compiled], options: Options, batch: int, data: DataMemory | None = None) -> Compiled:
     """A compilation whose training meets the budget of ``options``, with pieces no smaller than they must be.
 
-    Pieces are the batch halved, rounded up, as often as it takes.
+    Pieces are the batch halved, rounded up, as often as it takes. ``data`` is what reading takes, in whole batches
+    whatever the pieces; None: the usual batches.
 
     Raises:
-        PlanError: not even single samples meet the budget, or a layer looks at the whole batch.
+        Refusal: no pieces meet the budget, or a layer looks at the whole batch; with the smallest that one would meet.
     """
     whole = make(options)
+    usual = DataMemory(whole.planning.ring_bytes(whole.lowered("train", batch)))
+    _count(whole, usual, data)
     try:
         whole.memory("train", batch)
-    except PlanError as error:
+    except Refusal as error:
         refusal = error
     else:
+        whole.remake = partial(_again, make, options, batch)
         return whole
-    for operation in whole.lowered("train", batch).operations:
-        if operation.kind.name in _WHOLE_BATCH:
-            raise PlanError(f"{refusal.message}; micro_batches cannot help: {operation.layer} looks at the whole batch")
+    reason = why_whole(whole.lowered("train", batch))
+    if reason:
+        raise refusal.advised(f"; micro_batches cannot help: {reason}")
     size = batch
     while size > 1:
         size = -(-size // 2)
-        buffers = options.data_buffers * -(-batch // size)  # the data comes in whole batches all the same
-        tried = make(replace(options, accumulate_gradients=True, micro_batch=size, data_buffers=buffers))
+        tried = make(replace(options, accumulate_gradients=True, micro_batch=size))
+        _count(tried, usual, data)
         try:
             tried.memory("train", size)
-        except PlanError as error:
-            refusal = error
+        except Refusal as error:
+            refusal = min(refusal, error, key=lambda one: one.smallest)
         else:
+            tried.remake = partial(_again, make, options, batch)
             return tried
     raise refusal
+
+
+def _count(compiled: Compiled, usual: DataMemory, data: DataMemory | None) -> None:
+    compiled.usual_data = usual
+    compiled.planning.data, compiled.planning.splits = data or usual, True
+
+
+def _again(make: Callable[[Options], Compiled], options: Options, batch: int, budget: int) -> Compiled:
+    """What would have been made for another budget."""
+    return fit(make, replace(options, memory_budget=budget), batch)
 
 
 def pieces(batch: Batch, size: int | None) -> Iterator[Batch]:

@@ -13,21 +13,27 @@ from nntrainer_py.data.loader import ring_bytes
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.memory.alike import counterparts
 from nntrainer_py.memory.compile import MemoryOptions, compile_smaller, compile_together
-from nntrainer_py.memory.outcome import CompiledMemory, Task
+from nntrainer_py.memory.outcome import CompiledMemory, DataMemory, Refusal, Task
 from nntrainer_py.memory.planner import aligned
 from nntrainer_py.memory.swap import settle
 from nntrainer_py.memory.swap_file import PAGE, Slot, SwapFile
 from nntrainer_py.tensor.operations.record import Value
 from nntrainer_py.training.engine import persistent, transient
+from nntrainer_py.training.whole_batch import why_whole
 
 
 @dataclass(slots=True)
 class Planning:
-    """Makes the plans. ``data_buffers`` batches of the data loaders are counted by the budget."""
+    """Makes the plans. The budget counts ``data``, or as long as that is not known ``data_buffers`` batches.
+
+    ``splits``: batches are computed in pieces where the budget asks for it, so nobody needs to be told of that.
+    """
 
     options: MemoryOptions
     folder: str = "."
     data_buffers: int = 2
+    data: DataMemory | None = None
+    splits: bool = False
     file: SwapFile | None = None
     _on_file: dict[str, Slot] | None = None  # by name of the weight or state; None: not decided yet
     _base: int = 0  # bytes of the file that belong to these
@@ -55,14 +61,19 @@ class Planning:
                 self._kept.setdefault(name, aligned(nbytes))
         names = what or [""] * len(lowered)
         tasks = [_task(one, name) for one, name in zip(lowered, names, strict=True)]
-        ring = max(self._ring, *(self._ring_bytes(one) for one in lowered))
-        made = compile_together(
-            tasks,
-            other=ring + self._kept_beside(tasks) if self.options.budget is not None else 0,
-            on_file=self._on_file,
-            fixed=(held or {}).keys(),
-            options=self.options,
-        )
+        ring = max(self._ring, *(self.ring_bytes(one) for one in lowered))
+        data = self.data or DataMemory(ring)
+        counted = self.options.budget is not None
+        try:
+            made = compile_together(
+                tasks,
+                beside={**data.posts(), "what other modes keep": self._kept_beside(tasks)} if counted else {},
+                on_file=self._on_file,
+                fixed=(held or {}).keys(),
+                options=self.options,
+            )
+        except Refusal as error:
+            raise error.advised(self._advice(error, lowered, data)) from None
         self._ring = ring
         if self._on_file is None:
             self._on_file = {value.name: slot for one in made for value, slot in one.on_file.items()}
@@ -104,7 +115,21 @@ class Planning:
         here = {value.name for task in tasks for value in task.persistent}
         return sum(size for name, size in self._kept.items() if name not in here)
 
-    def _ring_bytes(self, lowered: Lowered) -> int:
+    def _advice(self, error: Refusal, lowered: Sequence[Lowered], data: DataMemory) -> str:
+        """What would lower the smallest budget by a tenth or more, as words to put behind a refusal."""
+        least = error.smallest / 10
+        batch, training = max(one.batch for one in lowered), any(one.gradients for one in lowered)
+        found = []
+        if data.parsed and sum(data.parsed.values()) > least:
+            found.append("data that stays on disk (a raw file, npy or numpy.savez instead of csv or savez_compressed)")
+        if batch > 1 and error.samples + data.batches > least:
+            found.append("a smaller batch_size")
+        splittable = training and not self.splits and not any(why_whole(one) for one in lowered)
+        if batch > 1 and error.samples > least and splittable:
+            found.append("micro_batches = true")
+        return f". What helps: {', '.join(found)}" if found else ""
+
+    def ring_bytes(self, lowered: Lowered) -> int:
         """Batches of the data loaders, which take what the largest takes, also while a smaller one is computed."""
         inputs, labels = ([value.shape[1:] for value in values] for values in (lowered.inputs, lowered.labels))
         return ring_bytes(inputs, labels, lowered.batch, self.data_buffers - 1) if self.data_buffers > 0 else 0

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.graph.spec import ModelSpec
-from nntrainer_py.training.compiled import Compiled, Mode
+from nntrainer_py.memory.outcome import DataMemory
+from nntrainer_py.training.compiled import Compiled, Mode, Options
 
 
 class Trainee(Protocol):
@@ -25,6 +26,11 @@ class Trainee(Protocol):
 
     @property
     def compiled(self) -> Compiled: ...
+
+    @property
+    def compile_options(self) -> Options: ...
+
+    def hold_data(self, data: DataMemory | None) -> None: ...
 
     @property
     def batch_size(self) -> int: ...

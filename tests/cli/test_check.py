@@ -106,9 +106,8 @@ def test_the_figures_are_those_of_the_run(
     assert checked == inspected
     for key in ("total", "data", "arena", "optimizer"):
         assert checked[key] == planned[key], key
-    # rings of two batches of 64 pixels, 10 classes and a number; 1347 and 450 numbers of samples; blocks for reading
-    block = (1 << 18) // (4 * 74) * 4 * 74
-    rings, order, blocks = 2 * 2 * 32 * (4 * 74 + 8), 8 * (1347 + 450), block + min(block, 450 * 4 * 74)
+    # rings of two batches of 64 pixels, 10 classes and a number; the order of 1347 samples; a batch of rows each
+    rings, order, blocks = 2 * 2 * 32 * (4 * 74 + 8), 8 * 1347, 2 * 32 * 4 * 74
     assert planned["data"] == rings + order + blocks
     if budget is not None:
         assert planned["total"] <= 2 << 20
@@ -128,8 +127,8 @@ def test_data_that_is_not_there_is_counted_as_far_as_known(tmp_path: Path, capsy
         assert note.startswith("[valid_set] ")
         assert "valid.dat" in note
         assert "only the batches kept ready are counted" in note
-        # 40 samples: their numbers, and a block that holds them all
-        assert whole["memory"]["data"] - found["memory"]["data"] == 40 * 8 + 40 * 4 * 7
+        # the rows of one batch, through which samples are gathered
+        assert whole["memory"]["data"] - found["memory"]["data"] == 16 * 4 * 7
     assert "note: [valid_set]" in command(capsys, "train", "--check", ini).out
 
 
@@ -169,7 +168,7 @@ def test_tables_in_memory_are_counted(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "train.csv").write_text(rows, encoding="utf-8")
     raw = json.loads(command(capsys, "train", "--check", write_problem(tmp_path / "raw"), "--json").out)
     table = json.loads(command(capsys, "train", "--check", ini, "--json").out)
-    assert table["memory"]["data"] - raw["memory"]["data"] >= 2000 * (4 * 5 + 8 + 8)
+    assert table["memory"]["data"] - raw["memory"]["data"] >= 2000 * (4 * 5 + 8) + (2000 - 90) * 8
     done = command(capsys, "train", "--check", ini, "--memory-budget", "64KB")
     assert done.code == 2
     assert "memory_budget: nothing fits" in done.err

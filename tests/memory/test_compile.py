@@ -83,7 +83,7 @@ def test_a_refusal_names_the_smallest_budget_and_what_stands_in_the_way(tmp_path
     text = str(caught.value)
     assert "nothing fits a memory budget of 1000 B (1000 bytes)" in text
     assert f"the smallest that would do is {caught.value.smallest / 1024:.2f} KiB" in text
-    assert "In the way: at a, " in text
+    assert "In the way, where most is needed (at a, " in text
     assert "a:weight" in text
     made = memory(lowered, budget=caught.value.smallest)
     assert made.report.total <= caught.value.smallest
@@ -107,7 +107,7 @@ def test_other_bytes_count(tmp_path: Path) -> None:
     external, pinned = transient(lowered)
     plain = memory(lowered).report.total
     made = compile_memory(
-        lowered.operations, external=external, pinned=pinned, persistent=persistent(lowered), other=5000
+        lowered.operations, external=external, pinned=pinned, persistent=persistent(lowered), beside={"data": 5000}
     )
     assert made.report.total == plain + 5000
 

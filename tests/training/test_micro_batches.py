@@ -31,23 +31,33 @@ def model(budget: int | None = None, **settings: object) -> Model:
     return Model.build(layers, model=given, optimizer="sgd").compile(threads=1, swap=False, recompute=False)
 
 
-def budget_of(size: int) -> int:
-    """What batches of this size need when their gradients are kept, and the data buffers of whole batches."""
-    free = model().compile(threads=1, swap=False, recompute=False, accumulate_gradients=True, memory_budget=1 << 30)
-    total = free.compiled.memory("train", size).report.total
-    return total + 2 * (BATCH - size) * 4 * (FEATURES + 3 + 2)
+def budget_of(size: int, reading: int = 2 * BATCH * 4 * (FEATURES + 3 + 2)) -> int:
+    """What batches of this size need when their gradients are kept, and what reading the data takes."""
+    options = {"threads": 1, "swap": False, "recompute": False, "accumulate_gradients": True}
+    free = model(micro_batches=False).compile(**options, memory_budget=1 << 30, data_buffers=0)
+    return free.compiled.memory("train", size).report.total + reading
+
+
+def reading(samples: int, *, shuffled: bool) -> int:
+    """Two batches with the numbers of their samples; what gathers rows and makes labels of classes; an order."""
+    return BATCH * (2 * (4 * (FEATURES + 3) + 8) + 4 * FEATURES + 8 + (4 + 8 + 8)) + 8 * samples * shuffled
 
 
 @pytest.mark.parametrize("size", [32, 8])
 def test_a_batch_in_pieces(size):
-    tight = model(budget_of(size))
-    assert tight.compiled.options.micro_batch == size
+    least = budget_of(size, reading(150, shuffled=True) + reading(70, shuffled=False))
+    tight = model(least)
     assert model(1 << 30).compiled.options.micro_batch is None
     wide = model()
     x, y = data(150)
     one, many = Recorder(), Recorder()
     wide.train(x, y, valid=data(70, 1), epochs=2, callbacks=[one])
     tight.train(x, y, valid=data(70, 1), epochs=2, callbacks=[many])
+    assert tight.compiled.options.micro_batch == size
+    small = model(least - 1)
+    if size > 1:
+        small.train(x, y, valid=data(70, 1), epochs=1)
+        assert small.compiled.options.micro_batch == size // 2
     assert [(b.step, b.samples) for b in many.batches] == [(b.step, b.samples) for b in one.batches]
     assert many.calls == one.calls
     np.testing.assert_allclose([b.loss for b in many.batches], [b.loss for b in one.batches], rtol=1e-5)
@@ -65,7 +75,7 @@ def test_refused_where_a_layer_looks_at_the_whole_batch():
 
 
 def test_faults_in_a_later_piece_are_told_of_the_right_sample():
-    tight = model(budget_of(8))
+    tight = model(budget_of(8, reading(60, shuffled=False)))
     x, y = data(60)
     before = weights(tight)
     bad = x.copy()
@@ -79,7 +89,7 @@ def test_faults_in_a_later_piece_are_told_of_the_right_sample():
         tight.train(x, one_hot, shuffle=False)
     assert weights(tight) == before
     assert np.isfinite(tight.train_on_batch(x, y))  # no gradient of the failed batch is left
-    fresh = model(budget_of(8))
+    fresh = model(budget_of(8, reading(60, shuffled=False)))
     fresh.train_on_batch(x, y)
     assert weights(fresh) == weights(tight)
 
