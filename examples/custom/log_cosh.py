@@ -8,6 +8,7 @@ from nntrainer_py import Layer, register_loss
 @register_loss("log_cosh")
 class LogCosh(Layer):
     is_loss = True
+    sample_by_sample = True  # a batch may be computed in pieces
 
     def forward(self, ctx):
         (y,) = ctx.inputs

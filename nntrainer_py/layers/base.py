@@ -43,6 +43,8 @@ class Layer(Configurable):
     supports_derivative: ClassVar[bool] = True
     #: a user's layer that gives the same outputs when run again may be recomputed to save memory
     pure: ClassVar[bool] = False
+    #: a user's layer (or loss) that treats every sample by itself lets a batch be computed in pieces by saying so
+    sample_by_sample: ClassVar[bool] = False
     #: a user's layer whose backward methods do not look at the outputs saves their memory by saying so
     reads_outputs: ClassVar[bool] = True
 

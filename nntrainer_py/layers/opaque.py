@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class OpaqueAdapter:
         self.layer = layer
 
     def forward(self, ctx: LayerEmitter) -> None:
-        layer = self.layer
+        layer, by_sample = self.layer, self.layer.sample_by_sample
         dims = _output_dims(ctx)
         specs = {f"output{k}": Spec(shape) for k, shape in enumerate(dims)}
         if layer.is_loss and ctx.labels:
@@ -43,11 +44,12 @@ class OpaqueAdapter:
                 result = layer.forward(context)
                 if "loss" in arrays:
                     arrays["loss"][0] = result
+                    arrays["loss"] *= _share(arrays, state)
             if first:
                 _check_written(name, "forward", "outputs", context.outputs, context.inputs)
                 first = False
 
-        made = ctx.run("opaque", function=call, specs=specs, **_operands(ctx))
+        made = ctx.run("opaque", function=call, specs=specs, sample_by_sample=by_sample, **_operands(ctx))
         values = list(made) if isinstance(made, tuple) else [made]
         if "loss" in specs:
             ctx.loss(values.pop())
@@ -55,6 +57,7 @@ class OpaqueAdapter:
 
     def calc_gradient(self, ctx: LayerEmitter) -> None:
         layer, saved, name = self.layer, ctx.saved["user"], ctx.emitter.layer
+        by_sample = layer.sample_by_sample
         trained = [weight for weight in layer.weights if weight.key in ctx.targets]
 
         def call(arrays: dict[str, Any], state: StepState) -> None:
@@ -63,14 +66,19 @@ class OpaqueAdapter:
                 array[...] = 0.0
             with users_code(f"[{name}] calc_gradient"):
                 layer.calc_gradient(context)
+            if layer.is_loss:
+                _scale(context.gradients.values(), _share(arrays, state))
 
         specs = {f"gradient_{weight.name}": Spec(weight.dim.shape, role=Role.GRADIENT) for weight in trained}
-        made = ctx.run("opaque", function=call, specs=specs, **_operands(ctx, backward=True))
+        made = ctx.run(
+            "opaque", function=call, specs=specs, sample_by_sample=by_sample, **_operands(ctx, backward=True)
+        )
         for weight, value in zip(trained, made if isinstance(made, tuple) else (made,), strict=True):
             ctx.run("accumulate", x=value, out=ctx.gradient(weight))
 
     def calc_derivative(self, ctx: LayerEmitter) -> None:
         layer, saved, name = self.layer, ctx.saved["user"], ctx.emitter.layer
+        by_sample = layer.sample_by_sample
         wanted = [i for i, want in enumerate(ctx.derivative_wanted) if want]
         first = True
 
@@ -81,16 +89,31 @@ class OpaqueAdapter:
                 _poison(context.derivatives)
             with users_code(f"[{name}] calc_derivative"):
                 layer.calc_derivative(context)
+            if layer.is_loss:
+                _scale(context.derivatives, _share(arrays, state))
             if first:
                 written = tuple(context.derivatives[i] for i in wanted)
                 _check_written(name, "calc_derivative", "derivatives", written, (*context.inputs, *context.incoming))
                 first = False
 
         specs = {f"derivative{i}": Spec(ctx.inputs[i].shape) for i in range(len(ctx.inputs))}
-        made = ctx.run("opaque", function=call, specs=specs, **_operands(ctx, backward=True))
+        made = ctx.run(
+            "opaque", function=call, specs=specs, sample_by_sample=by_sample, **_operands(ctx, backward=True)
+        )
         values = made if isinstance(made, tuple) else (made,)
         for i in wanted:
             ctx.derivative(i, values[i])
+
+
+def _share(arrays: dict[str, Any], state: StepState) -> float:
+    """The share of the samples that are computed now in those of the logical batch, over which a loss is the mean."""
+    return float(arrays["input0"].shape[0] / state.numbers[StepState.SAMPLES])
+
+
+def _scale(arrays: Iterable[Any], share: float) -> None:
+    if share != 1.0:
+        for array in arrays:
+            array *= share
 
 
 def _poison(arrays: tuple[Any, ...]) -> None:

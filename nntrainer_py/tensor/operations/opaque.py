@@ -11,7 +11,8 @@ from nntrainer_py.tensor.operations.record import Array, Call, Operation, Operat
 class Opaque(OperationKind):
     """Calls ``function(arrays, state)`` with its operands by name, reads read-only.
 
-    Attributes: ``function``; ``specs`` (name -> Spec of each output); ``pure_function`` (may be recomputed).
+    Attributes: ``function``; ``specs`` (name -> Spec of each output); ``sample_by_sample`` (no sample's result
+    depends on the others of its batch).
     """
 
     name = "opaque"
