@@ -57,7 +57,7 @@ class EventFile:
     """
 
     def __init__(self, folder: Path) -> None:
-        name = f"events.out.tfevents.{time.time_ns() // 10**9:010d}.nntrainer_py.{os.getpid()}.{next(_NUMBERS)}"
+        name = f"events.out.tfevents.{time.time_ns() // 10**9:010d}.nntrainer_py.{os.getpid()}.{next(_NUMBERS):06d}"
         self.path = folder / name
         try:
             folder.mkdir(parents=True, exist_ok=True)
