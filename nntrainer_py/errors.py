@@ -49,6 +49,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """``1 epoch``, ``2 epochs``; ``plural`` where an s does not make it."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def nearest(word: str, words: Iterable[str]) -> str | None:
     """The known word closest to ``word``, or None when none is close enough to be a likely slip.
 

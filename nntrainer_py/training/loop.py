@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from nntrainer_py.data.loader import Batch, BatchLoader
-from nntrainer_py.errors import InterruptedRun, NumericalError, UsageError
+from nntrainer_py.errors import InterruptedRun, NumericalError, UsageError, counted
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training import evaluation
 from nntrainer_py.training.best import Best
@@ -85,6 +85,7 @@ class Training:
         self._best = Best(settings.monitor, min_delta=settings.min_delta, patience=settings.patience, weights=weights)
         self._early = ""  # the sentence about early stopping
         self._test_figures: dict[str, float] | None = None
+        self._left = True  # there is something to do
         self._epoch = 0  # complete training passes
         self._batch = 0  # batches of the next one
         self._validated = True  # the last pass has its row
@@ -94,8 +95,9 @@ class Training:
         """Train until an end."""
         with self._guard, self._saving.folder():
             self._prepare()
-            if self._settings.resume and self._nothing_to_do():
-                return self._finish(None)
+            self._left = self._is_anything_left()
+            if not self._left:
+                return self._finish_nothing()
             failure: BaseException | None = None
             try:
                 self._callbacks.train_begin(self._facts)
@@ -155,9 +157,29 @@ class Training:
             model.load(settings.save_path)
         counters[StepState.STEP] = counters[StepState.ITERATION]
 
-    def _nothing_to_do(self) -> bool:
-        done = self._epoch >= self._settings.epochs and self._validated
-        return done or (self._best.exhausted and self._validated)
+    def _is_anything_left(self) -> bool:
+        """Whether a run that goes on with an earlier one has an epoch to do."""
+        if not (self._settings.resume or self._settings.continue_train) or not self._validated:
+            return True
+        return self._epoch < self._settings.epochs and not self._best.exhausted
+
+    def _finish_nothing(self) -> TrainingResult:
+        """Only the figures of the test data are still to be had; nobody is told of anything."""
+        self._callbacks = CallbackList()
+        self._try_test_data()
+        if self._guard.signal:
+            raise InterruptedRun("interrupted; nothing was left to train", signal=self._guard.signal)
+        return self._finish(None)
+
+    def _nothing_left(self) -> str:
+        """Why there is nothing to do."""
+        epochs = self._settings.epochs
+        if self._epoch < epochs:
+            waited = counted(self._best.waited, "epoch")
+            why = f"stopped early after epoch {self._epoch} of {epochs}: {waited} brought nothing better than epoch"
+            return f"nothing to do: {why} {self._best.epoch}; ask for more patience to go on"
+        done = f"{counted(self._epoch, 'epoch')} {_are(self._epoch)} done"
+        return f"nothing to do: {done}, {epochs} asked for; ask for more to go on"
 
     def _epochs(self) -> None:
         """The loop itself; a stop leaves it where a checkpoint can say what is left to do."""
@@ -303,9 +325,9 @@ class Training:
             return "early stopping", self._early
         if self._facts.stop_reason is not None:
             return "stopped", self._facts.stop_reason
-        if self._settings.resume and self._facts.seconds_to_first_step is None and self._test_figures is None:
-            return "nothing to do", f"nothing to do: {self._epoch} of {self._settings.epochs} epochs are done"
-        return "epochs", f"{self._epoch} epochs are done"
+        if not self._left:
+            return "nothing to do", self._nothing_left()
+        return "epochs", f"{counted(self._epoch, 'epoch')} {_are(self._epoch)} done"
 
     def _finish(self, failure: BaseException | None) -> TrainingResult:
         """What holds however the run ended: the best weights are put back where that was asked for."""
@@ -316,3 +338,7 @@ class Training:
             facts.history, ended, reason, self._epoch, facts.step, self._best.epoch, self._best.row, restored,
             self._test_figures, time.perf_counter() - self._started, facts.seconds_to_first_step,
         )  # fmt: skip
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
