@@ -9,6 +9,7 @@ import platform
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from nntrainer_py.cli.process import peak_memory, resident_memory, seconds_since
 from nntrainer_py.cli.quantities import amount, duration, figures
 from nntrainer_py.errors import DataError, MissingExtraError, NNTrainerError, NumericalError, printable
 from nntrainer_py.formats.atomic import write_atomically
-from nntrainer_py.training.callbacks import BatchReport, Callback, HistoryFiles, RunFacts, TrainingResult
+from nntrainer_py.training.callbacks import BatchReport, Callback, CallbackList, HistoryFiles, RunFacts, TrainingResult
 from nntrainer_py.training.history import EpochRow, finite
 from nntrainer_py.version import __version__
 
@@ -42,12 +43,13 @@ class Recorder:
         self._layout = layout
         self._arguments = arguments
         self._name = Path(arguments.model).name
-        self._watcher = _Watcher(model, folder, self._name, loaders.valid is not None)
+        self._watcher = _Watcher(model, folder, loaders.valid is not None)
         shown = follower(quiet=arguments.quiet, as_json=arguments.json)
         log = LogFile(folder / files.LOG, f"nntrainer_py {__version__}: training {self._name}")
         written = HistoryFiles(folder / files.HISTORY, folder / files.HISTORY_LINES)
+        self._watcher.writers = CallbackList([written, *self._events(), log])
         #: to be called by the run; the files come first, so that what is told is safe
-        self.callbacks: list[Callback] = [self._watcher, written, *self._events(), log, *([shown] if shown else [])]
+        self.callbacks: list[Callback] = [self._watcher, *([shown] if shown else [])]
 
     def _events(self) -> list[Callback]:
         """What ``--tensorboard`` asks for."""
@@ -60,15 +62,24 @@ class Recorder:
 
     @property
     def began(self) -> bool:
-        """The run got as far as its first step; before that nothing was written."""
+        """The run did its first step, or has another thing to keep; before that nothing was written."""
         return self._watcher.began
 
     def nothing_to_do(self, result: TrainingResult) -> None:
-        """A resumed run that is complete already: say so, and touch nothing."""
+        """A run that is complete already: say why, and the figures of the test data; touch nothing."""
         if self._arguments.json:
-            print(json.dumps({"event": "result", "folder": str(self._folder.path), "ended": result.ended}))
-        else:
-            self._say(result.reason)
+            record = {
+                "event": "result",
+                "folder": str(self._folder.path) if self._arguments.resume else None,
+                "ended": result.ended,
+                "reason": result.reason,
+                "test": None if result.test is None else finite(dict(result.test)),
+            }
+            print(json.dumps(record, allow_nan=False))
+            return
+        self._say(result.reason)
+        if result.test is not None:
+            self._say(f"test: {figures(dict(result.test))}")
 
     def finish(self, error: NNTrainerError | None) -> None:
         """Weights, results and pictures; the last lines on the terminal."""
@@ -180,39 +191,75 @@ class Recorder:
 
 
 class _Watcher(Callback):
-    """Writes what the run is made of when it begins; notes its first step and its end; keeps the best weights."""
+    """Begins the files of the run, and the callbacks that write them, when there is something to keep.
 
-    def __init__(self, model: Model, folder: RunFolder, name: str, validated: bool) -> None:
+    That is the first step that is done, or a checkpoint; at once where a run is resumed. A run whose first step fails
+    leaves nothing, and what it was to replace stays; only of a loss that is not finite there is a record. From then on
+    this notes the first step and the end, and keeps the best weights.
+    """
+
+    def __init__(self, model: Model, folder: RunFolder, validated: bool) -> None:
         self._model = model
         self._folder = folder
-        self._name = name
         self._validated = validated
+        #: the callbacks that write files
+        self.writers = CallbackList()
         self.began = False
         self.started = ""
         self.resident: int | None = None
         self.result: TrainingResult | None = None
         self.seconds_to_first_step: float | None = None
+        self._step = 0  # updates done when the run began
 
     def train_begin(self, run: RunFacts) -> None:
-        from nntrainer_py.graph.save import to_text
-
-        self._folder.clear()
-        self.began = True
         self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.resident = resident_memory()
-        text = to_text(self._model.spec, self._folder.path.absolute())
-        write_text(self._folder / files.DESCRIPTION, text)
+        self._step = run.step
+        if self._folder.resume:  # there are files already
+            self._begin(run)
+
+    def epoch_begin(self, run: RunFacts, epoch: int) -> None:
+        if self.began:
+            self.writers.epoch_begin(run, epoch)
 
     def batch_end(self, run: RunFacts, batch: BatchReport) -> None:
         if self.seconds_to_first_step is None:
             self.seconds_to_first_step = round(seconds_since_start(), 3)
+        self._begin(run)
+        self.writers.batch_end(run, batch)
+
+    def evaluation_batch(self, run: RunFacts, use: str, batch: int) -> None:
+        self._begin(run)
+        self.writers.evaluation_batch(run, use, batch)
 
     def epoch_end(self, run: RunFacts, row: EpochRow) -> None:
+        self._begin(run)
         if self._validated and run.best_epoch == row.epoch:
             self._model.save(self._folder / files.BEST)
+        self.writers.epoch_end(run, row)
+
+    def saved(self, run: RunFacts, what: str, path: Path) -> None:
+        self._begin(run, path)
+        self.writers.saved(run, what, path)
 
     def train_end(self, run: RunFacts, result: TrainingResult) -> None:
-        self.result = result
+        if result.ended != "error":
+            self._begin(run)
+        if self.began:
+            self.result = result
+            self.writers.train_end(run, result)
+
+    def _begin(self, run: RunFacts, written: Path | None = None) -> None:
+        """Once: remove the run that is replaced, but not the file that is ``written`` already."""
+        if self.began:
+            return
+        from nntrainer_py.graph.save import to_text
+
+        self._folder.clear(written)
+        self.began = True
+        text = to_text(self._model.spec, self._folder.path.absolute())
+        write_text(self._folder / files.DESCRIPTION, text)
+        self.writers.train_begin(replace(run, step=self._step))
 
 
 def environment() -> dict[str, Any]:

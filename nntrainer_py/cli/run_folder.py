@@ -106,11 +106,12 @@ class RunFolder:
             raise UsageError(f"{printable(str(self.path))}: {error.strerror or error}") from None
         return self
 
-    def clear(self) -> None:
-        """Remove the files of the run that this one replaces, when nothing can keep it from beginning any more."""
+    def clear(self, written: Path | None = None) -> None:
+        """Remove the files of the run that this one replaces, but not one that this run has ``written`` already."""
         if not self.resume and not self._fresh:
             for name in FILES:
-                (self.path / name).unlink(missing_ok=True)
+                if self.path / name != written:
+                    (self.path / name).unlink(missing_ok=True)
             for path in (self.path / TENSORBOARD).glob(EVENT_FILES):
                 path.unlink()
 

@@ -166,6 +166,11 @@ class Preparation:
         self.layout = planned(self.model, Path(arguments.model).name, self.loaders.buffer_bytes)
         if not arguments.quiet:
             notify(self.layout.notes)
+        if arguments.resume and not arguments.quiet:
+            from nntrainer_py.cli.resuming import schedule_notices
+            from nntrainer_py.cli.run_folder import CHECKPOINT
+
+            notify(schedule_notices(self.model, folder / CHECKPOINT, self.loaders.train))
         self.folder.require_space(_bytes_written(self.model))
         if start is not None:
             start.load()

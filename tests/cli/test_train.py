@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import MODEL, command, points, program, write_problem
+from commands import MODEL, command, points, process, program, write_problem
 
 FILES = {
     "best.safetensors", "checkpoint.safetensors", "confusion.png", "curves.png", "evaluation.json", "history.csv",
@@ -122,6 +122,114 @@ def test_resume_with_nothing_to_do_touches_nothing(tmp_path: Path, capsys: pytes
     assert "nothing to do" in done.out
     assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()} == before
     assert [path.name for path in folder.parent.iterdir()] == ["model-1"]
+
+
+def test_a_run_that_stopped_early_has_nothing_to_do_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini, out = write_problem(tmp_path), tmp_path / "run"
+    words = (ini, "--out", out, "--patience", 2, "--epochs", 200, "--test", tmp_path / "valid.dat")
+    assert command(capsys, "train", *words).code == 0
+    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    assert result["ended"] == "early stopping"
+    # the test data is evaluated with the weights that are left, here those of the best epoch
+    assert result["test"]["loss"] == result["best"]["valid_loss"]
+    done = command(capsys, "train", *words, "--resume")
+    assert done.code == 0
+    first, second = done.out.splitlines()
+    assert first == (
+        f"nothing to do: stopped early after epoch {result['epochs']} of 200: 2 epochs brought nothing better than "
+        f"epoch {result['best']['epoch']}; ask for more patience to go on"
+    )
+    assert second.startswith("test: loss ")
+    assert json.loads((out / "result.json").read_text(encoding="utf-8")) == result
+
+
+def test_continue_train_with_nothing_left_makes_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = MODEL.replace("[Model]\n", "[Model]\ncontinue_train = true\nsave_path = w.bin\n")
+    ini = write_problem(tmp_path, text)
+    assert command(capsys, "train", ini, "--epochs", 1, "--out", tmp_path / "first").code == 0
+    before = (tmp_path / "w.bin").read_bytes()
+    for words in ((), ("--out", tmp_path / "second")):
+        done = command(capsys, "train", ini, "--epochs", 1, *words)
+        assert (done.code, done.err) == (0, "")
+        assert done.out == "nothing to do: 1 epoch is done, 1 asked for; ask for more to go on\n"
+    (record,) = map(json.loads, command(capsys, "train", ini, "--epochs", 1, "--json").out.splitlines())
+    assert (record["ended"], record["folder"]) == ("nothing to do", None)
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "second").exists()
+    assert (tmp_path / "w.bin").read_bytes() == before
+    done = command(capsys, "train", ini, "--epochs", 2, "--out", tmp_path / "second")
+    assert "done      2 epochs are done" in done.out
+
+
+FAULTY = """\
+import numpy as np
+from nntrainer_py import Layer, register_layer
+
+@register_layer("faulty")
+class Faulty(Layer):
+    count = 0
+
+    def finalize(self, ctx):
+        ctx.output(ctx.inputs[0])
+
+    def forward(self, ctx):
+        Faulty.count += 1
+        if Faulty.count >= LAST:
+            raise ValueError("no such thing")
+        ctx.outputs[0][...] = ctx.inputs[0]
+
+    def calc_derivative(self, ctx):
+        ctx.derivatives[0][...] = ctx.incoming[0]
+"""
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_first_step_that_fails_leaves_nothing(tmp_path: Path, overwrite: bool) -> None:
+    """Neither a folder with untrained weights, nor a run that was to be replaced and is gone."""
+    ini = write_problem(tmp_path, MODEL.replace("[cloud]", "[mine]\ntype = faulty\n\n[cloud]"))
+    plugin = tmp_path / "mine.py"
+    out = tmp_path / "run"
+    words: list[object] = [ini, "--plugin", plugin, "--out", out, "--test", "valid.dat"]
+    before: dict[str, bytes] = {}
+    if overwrite:
+        plugin.write_text(FAULTY.replace("LAST", "10 ** 9"), encoding="utf-8")
+        assert process("train", *words, cwd=tmp_path).code == 0
+        before = {path.name: path.read_bytes() for path in out.iterdir()}
+        words.append("--overwrite")
+    plugin.write_text(FAULTY.replace("LAST", "1"), encoding="utf-8")
+    done = process("train", *words, cwd=tmp_path)
+    assert done.code != 0
+    assert "no such thing" in done.err
+    assert out.exists() == overwrite
+    if overwrite:
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    else:
+        assert process("train", *words[:3], cwd=tmp_path).code != 0
+        assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        ("type = cosine", "the rate starts from the top again after step 12, in epoch 3 of 4"),
+        ("type = linear", "the rate stays at min_learning_rate after step 12, in epoch 3 of 4"),
+    ],
+)
+def test_a_schedule_that_more_epochs_do_not_stretch_is_told(
+    schedule: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = f"[LearningRateScheduler]\n{schedule}\nmax_learning_rate = 0.02\nmin_learning_rate = 0.001\n"
+    text = MODEL.replace("learning_rate = 0.02\n", f"\n{rates}decay_steps = 12\n")
+    ini, out = write_problem(tmp_path, text), tmp_path / "run"
+    assert command(capsys, "train", ini, "--out", out, "--epochs", 2).err == ""
+    done = command(capsys, "train", ini, "--out", out, "--epochs", 4, "--resume")
+    assert done.code == 0
+    assert done.err.count("\n") == 1
+    assert f"[LearningRateScheduler] decay_steps: {told}" in done.err
+    changed = write_problem(tmp_path, text.replace("decay_steps = 12", "decay_steps = 30"))
+    done = command(capsys, "train", changed, "--out", out, "--epochs", 5, "--resume")
+    assert "was changed since the run began" in done.err
+    assert command(capsys, "train", changed, "--out", out, "--epochs", 5, "--resume").err == ""
 
 
 def test_resume_without_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
