@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +46,25 @@ def test_links_lead_somewhere(path: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
     missing = [target for target in targets if "://" not in target and not (path.parent / target).exists()]
     assert missing == []
+
+
+def test_the_python_of_the_document_runs(tmp_path: Path) -> None:
+    """docs/python.md: its blocks are one program; what it says of their outcome is true."""
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_text(encoding="utf-8"), flags=re.M | re.S
+    )
+    assert len(blocks) > 8
+    shutil.copytree(
+        ROOT / "examples" / "digits", tmp_path / "examples" / "digits", ignore=shutil.ignore_patterns("runs")
+    )
+    program = tmp_path / "program.py"
+    program.write_text("\n".join(blocks), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "\nstopped good enough\n" in done.stdout
 
 
 def test_readme_has_the_two_commands() -> None:
