@@ -215,10 +215,11 @@ class Model:
         assert self._compiled is not None
         return self._compiled
 
-    def hold_data(self, data: DataMemory | None) -> None:
+    def hold_data(self, data: DataMemory | None, uses: Sequence[tuple[Mode, int]] = ()) -> None:
         """Count ``data`` against a memory budget from now on, until this is called again: what reading takes.
 
-        None: two batches, as while nobody reads. PlanError when nothing fits; all is as it was then.
+        None: two batches, as while nobody reads. ``uses`` are the modes and batch sizes that it is for. PlanError when
+        nothing fits; all is as it was then.
         """
         if self.compile_options.memory_budget is None:
             return
@@ -226,7 +227,7 @@ class Model:
         if self._compiled is None:
             return  # looked at when it is planned
         try:
-            self._compiled.hold_data(data)
+            self._compiled.hold_data(data, uses)
         except PlanError:
             if self._splits and not self._compiled.begun:
                 whole, self._compiled = self._compiled, None  # smaller pieces, perhaps
@@ -242,6 +243,22 @@ class Model:
     @property
     def batch_size(self) -> int:
         return self._batch
+
+    def limit_batch(self, samples: int) -> str:
+        """No batch will have more than ``samples``: plan for that, unless something is planned already.
+
+        Returns:
+            A sentence that says so; empty where nothing changes.
+        """
+        described = self._batch
+        if samples >= described or (self._compiled is not None and self._compiled.planned):
+            return ""
+        options = self.compile_options
+        self._batch = samples
+        self._whole = self._make(options)
+        self._compiled = None if self._splits else self._whole
+        self._stepper = None
+        return f"no data set has more than {samples} samples, so batches are planned for that, not for {described}"
 
     @property
     def trainable(self) -> bool:
@@ -425,7 +442,7 @@ class Model:
         self.bind(dataset, labels=bool(labelled), class_names=self.class_names if labelled else None)
         size = min(size, dataset.sample_count or size)
         loader = BatchLoader(dataset, size, buffer_size=0)
-        with self._reading(loader):
+        with self._reading(loader, "predict"):
             made = [self._forward(batch.inputs, batch.count) for batch in loader]
         joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
         return joined[0] if len(joined) == 1 else joined
@@ -471,14 +488,14 @@ class Model:
         self.bind(dataset, class_names=self.class_names)
         size = whole("batch_size", batch_size, self._batch)
         loader = BatchLoader(dataset, min(size, dataset.sample_count or size), buffer_size=0)
-        with self._reading(loader):
+        with self._reading(loader, "evaluate"):
             return evaluate_batches(self.compiled, loader)
 
     @contextmanager
-    def _reading(self, loader: BatchLoader) -> Iterator[None]:
+    def _reading(self, loader: BatchLoader, mode: Mode) -> Iterator[None]:
         """Count what a loader takes beside what is counted already."""
-        before = self._data
-        self.hold_data(data_memory([loader]) if before is None else before.plus(data_memory([loader])))
+        before, taken = self._data, data_memory([loader])
+        self.hold_data(taken if before is None else before.plus(taken), [(mode, loader.batch_size)])
         try:
             yield
         finally:

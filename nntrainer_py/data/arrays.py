@@ -50,9 +50,11 @@ class ArrayDataset(IndexedDataset):
     def sample_count(self) -> int:
         return self._count
 
-    def scratch_bytes(self, batch_size: int) -> int:
+    def scratch_bytes(self, batch_size: int, *, in_order: bool = False) -> int:
         gatherers = (*self._gatherers, *self._label_gatherers)
-        return super().scratch_bytes(batch_size) + sum(one.scratch_bytes(batch_size) for one in gatherers)
+        return super().scratch_bytes(batch_size, in_order=in_order) + (
+            0 if in_order else sum(one.scratch_bytes(batch_size) for one in gatherers)
+        )
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         if len(self._inputs) != len(inputs):

@@ -172,8 +172,8 @@ class Dataset(ABC):
         except FloatingPointError:
             raise self.error("a value is too large for float32") from None
 
-    def scratch_bytes(self, batch_size: int) -> int:
-        """Memory that reading in batches of ``batch_size`` takes besides the batches themselves."""
+    def scratch_bytes(self, batch_size: int, *, in_order: bool = False) -> int:
+        """Memory that reading in batches of ``batch_size`` takes besides these; ``in_order``: each a run of samples."""
         return sum(encoder.scratch_bytes(batch_size) for encoder in self._encoders)
 
     def close(self) -> None:

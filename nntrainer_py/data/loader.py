@@ -178,6 +178,15 @@ def _require_memory(dataset: Dataset, needed: int, batch_size: int) -> None:
         )
 
 
+def largest_batch(dataset: Dataset, batch_size: int, drop_last: bool = False) -> int:
+    """Samples of the largest batch that comes: all of a data set that is known to have fewer than ``batch_size``.
+
+    That is the short last batch of an epoch, so that nothing but memory changes. With ``drop_last`` there would be none.
+    """
+    count = None if drop_last else dataset.sample_count
+    return min(batch_size, count) if count else batch_size
+
+
 def ring_bytes(
     input_dims: Sequence[Sequence[int]], label_dims: Sequence[Sequence[int]], batch_size: int, buffer_size: int
 ) -> int:
@@ -192,7 +201,7 @@ def loader_bytes(dataset: Dataset, batch_size: int, buffer_size: int, *, shuffle
         raise ValueError(f"{dataset.name}: bind the data to a model's shapes before counting its memory")
     count = dataset.sample_count if shuffled and isinstance(dataset, IndexedDataset) else 0
     ring = ring_bytes(dataset.input_dims, dataset.label_dims, batch_size, buffer_size)
-    return ring + 8 * count + dataset.scratch_bytes(batch_size) + dataset.resident_bytes
+    return ring + 8 * count + dataset.scratch_bytes(batch_size, in_order=not shuffled) + dataset.resident_bytes
 
 
 def measure_normalization(dataset: Dataset, method: str, scope: str = "whole") -> Normalization:
@@ -216,4 +225,13 @@ def measure_normalization(dataset: Dataset, method: str, scope: str = "whole") -
         dataset.normalization = kept
 
 
-__all__ = ["SHUFFLE_KINDS", "Batch", "BatchLoader", "Position", "loader_bytes", "measure_normalization", "ring_bytes"]
+__all__ = [
+    "SHUFFLE_KINDS",
+    "Batch",
+    "BatchLoader",
+    "Position",
+    "largest_batch",
+    "loader_bytes",
+    "measure_normalization",
+    "ring_bytes",
+]

@@ -78,8 +78,9 @@ class RawFileDataset(IndexedDataset):
             self.close()
             self._count, self._raw, self._shapes, self._label_kinds = 0, [], [], before
 
-    def scratch_bytes(self, batch_size: int) -> int:
-        return super().scratch_bytes(batch_size) + (self._gatherer.scratch_bytes(batch_size) if self._gatherer else 0)
+    def scratch_bytes(self, batch_size: int, *, in_order: bool = False) -> int:
+        gathering = 0 if in_order or self._gatherer is None else self._gatherer.scratch_bytes(batch_size)
+        return super().scratch_bytes(batch_size, in_order=in_order) + gathering
 
     def close(self) -> None:
         self._gatherer = None

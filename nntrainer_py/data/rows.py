@@ -56,8 +56,10 @@ class TableDataset(IndexedDataset):
     def sample_count(self) -> int:
         return len(self._gatherer.source)
 
-    def scratch_bytes(self, batch_size: int) -> int:
-        return super().scratch_bytes(batch_size) + self._gatherer.scratch_bytes(batch_size)
+    def scratch_bytes(self, batch_size: int, *, in_order: bool = False) -> int:
+        return super().scratch_bytes(batch_size, in_order=in_order) + (
+            0 if in_order else self._gatherer.scratch_bytes(batch_size)
+        )
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         width = self._gatherer.width

@@ -66,7 +66,8 @@ class PlanReport:
     step_cost: float = 0.0  # estimated, without the moves
     resident: int = 0  # persistent bytes in memory, and other buffers that the budget counts
     total: int = 0  # with the largest of the lists planned together
-    beside: int = 0  # of the resident bytes, those of data buffers and the like
+    beside: int = 0  # of the resident bytes, those of data buffers and of what other modes keep
+    data: int = 0  # of these, those of the data
     budget: int | None = None
 
     def taken(self, kind: str) -> list[Taken]:

@@ -201,15 +201,20 @@ class Compiled:
             raise error.located(*self.place) from None
 
     @property
+    def planned(self) -> bool:
+        """Whether there are plans or weights."""
+        return bool(self._plans) or self.begun
+
+    @property
     def begun(self) -> bool:
         """Whether there are weights, so that planning goes on from what is there."""
         return bool(self.engine.store.arrays)
 
-    def hold_data(self, data: DataMemory | None) -> None:
+    def hold_data(self, data: DataMemory | None, uses: Sequence[tuple[Mode, int]] = ()) -> None:
         """Count ``data`` from now on: what reading takes; None: two batches, as at the beginning.
 
         Plans stay where the budget holds with it, else all modes are planned anew; before there are weights, from the
-        start.
+        start. ``uses`` are the modes and batch sizes that the data is for, planned as well where they are larger.
 
         Raises:
             PlanError: nothing fits; all is as it was. It names a budget with which every call up to this one works.
@@ -217,22 +222,24 @@ class Compiled:
         with self.lock, self._located():
             before, begun = self.planning.data, self.begun
             try:
-                self._count(data, begun)
+                self._count(data, begun, uses)
             except Refusal as error:
                 self.planning.data = before
-                if not begun:
-                    raise
-                raise self._workable(error, lambda other: other._count(data, begun)) from None
+                raise self._workable(error, lambda other: other._count(data, begun, uses)) from None
 
-    def _count(self, data: DataMemory | None, begun: bool) -> None:
+    def _count(self, data: DataMemory | None, begun: bool, uses: Sequence[tuple[Mode, int]]) -> None:
         if self.options.data_buffers == 0:
             return
-        data, budget = data or self.usual_data, self.options.memory_budget
-        self.planning.data = data
+        budget = self.options.memory_budget
+        self.planning.data = data or self.usual_data
         if data is None or budget is None or self.planning.undecided:
             return
-        if any(made.report.total - made.report.beside + data.total > budget for made in self._plans.values()):
+        if any(made.report.total - made.report.data + data.total > budget for made in self._plans.values()):
             self._plan_anew(begun)
+        for mode, batch in uses:
+            size = min(batch, self.options.micro_batch or batch)
+            if size > (self.batch or size) and (mode, size) not in self._plans:
+                self._plans[mode, size] = self._alone(mode, size)
 
     def _plan_anew(self, begun: bool) -> None:
         """All modes planned so far, around the weights that are there."""
@@ -341,21 +348,22 @@ class Compiled:
             made = self.planning.smaller(lowered, self.memory(mode, full))
             if made is not None:
                 return made
-        try:
+        if full is None or batch <= full:
             return self.planning.together([lowered])[0]
+        try:
+            return self._alone(mode, batch)
         except Refusal as error:
-            if full is None or batch <= full:
-                raise
-            data, begun = self.planning.data, self.begun
-            told = self._workable(error, lambda other: other._alone(mode, batch, data, begun))
-            raise told.advised(
-                f". The budget was kept for batches of up to {full} samples, this one has {batch}"
-            ) from None
+            data, begun, use = self.planning.data, self.begun, (mode, batch)
+            raise self._workable(error, lambda other: other._count(data, begun, [use])) from None
 
-    def _alone(self, mode: Mode, batch: int, data: DataMemory | None, begun: bool) -> None:
-        """As `_planned`, after all that came before it."""
-        self._count(data, begun)
-        self.planning.together([self.lowered(mode, batch)])
+    def _alone(self, mode: Mode, batch: int) -> CompiledMemory:
+        """The plan of a batch larger than those for which the budget was promised, from what is left."""
+        try:
+            return self.planning.together([self.lowered(mode, batch)])[0]
+        except Refusal as error:
+            raise error.advised(
+                f". The budget was kept for batches of up to {self.batch} samples, this one has {batch}"
+            ) from None
 
     def plan(self, mode: Mode, batch: int) -> MemoryPlan:
         """The memory plan of a mode; no memory is taken."""

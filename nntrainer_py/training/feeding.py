@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nntrainer_py.data.dataset import Dataset
-from nntrainer_py.data.loader import BatchLoader, measure_normalization
+from nntrainer_py.data.loader import BatchLoader, largest_batch, measure_normalization
 from nntrainer_py.data.sections import DatasetSection
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.errors import UsageError
 from nntrainer_py.memory.outcome import DataMemory
+from nntrainer_py.training.compiled import Mode
 from nntrainer_py.training.data_range import range_notices
 from nntrainer_py.training.trainee import Trainee
 
@@ -95,7 +96,8 @@ def open_loaders(
         model.bind(dataset, class_names=model.class_names)
         loaders[use] = _loader(model, dataset, sections.get(use), use, batch_size, shuffle)
         notices += [*dataset.notices, *loaders[use].notices]
-    model.hold_data(data_memory(loaders.values()))
+    modes: dict[str, Mode] = {"train": "train", "valid": "evaluate", "test": "evaluate"}
+    model.hold_data(data_memory(loaders.values()), [(modes[use], one.batch_size) for use, one in loaders.items()])
     notices += range_notices(model, first, sections.get("train"))
     piece = model.compiled.options.micro_batch
     if piece is not None:
@@ -134,12 +136,13 @@ def _loader(
         shuffled = settings.shuffled(use)
     if shuffle is not None and use == "train":
         shuffled = shuffle
+    drop_last = settings is not None and settings.drop_last
     return BatchLoader(
         dataset,
-        batch_size or model.batch_size,
+        largest_batch(dataset, batch_size or model.batch_size, drop_last),
         shuffle=shuffled,
         seed=model.compile_options.seed,
-        drop_last=settings is not None and settings.drop_last,
+        drop_last=drop_last,
         buffer_size=1 if settings is None else settings.buffer_size,
         shuffle_kind="counter" if settings is None else settings.shuffle_kind,
     )

@@ -75,6 +75,8 @@ class Planning:
         except Refusal as error:
             raise error.advised(self._advice(error, lowered, data)) from None
         self._ring = ring
+        for one in made:
+            one.report.data = data.total if counted else 0
         if self._on_file is None:
             self._on_file = {value.name: slot for one in made for value, slot in one.on_file.items()}
             for slot in self._on_file.values():
