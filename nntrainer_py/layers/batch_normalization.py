@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nntrainer_py.layers.base import BuiltinLayer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter
 from nntrainer_py.properties import enum, integer, number
 from nntrainer_py.tensor.dim import TensorDim
 from nntrainer_py.tensor.initializers import INITIALIZERS
+from nntrainer_py.tensor.operations.record import Uniform
 
 _WORDS = tuple(INITIALIZERS)
 
@@ -87,7 +86,7 @@ class BatchNormalization(BuiltinLayer):
             )  # fmt: skip
             return
         # frozen: a fixed scale per channel, which is a normalisation with neither mean nor beta
-        zeros = ctx.constant("zeros", np.zeros(self.gamma.dim.shape, np.float32))
+        zeros = ctx.constant("zeros", self.gamma.dim.shape, Uniform(0.0))
         scaled = ctx.run(
             "batch_normalize", x=g, mean=zeros, variance=variance, gamma=self.gamma, beta=zeros, **attributes
         )

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.tensor.dim import TensorDim
 from nntrainer_py.tensor.operations.emitter import Emitter, Target
-from nntrainer_py.tensor.operations.record import Phase, Role, Value
+from nntrainer_py.tensor.operations.record import Fill, Phase, Role, Value
 
 if TYPE_CHECKING:
     from nntrainer_py.layers.base import Layer
@@ -146,6 +145,7 @@ class LayerEmitter:
         resolved = {name: _value(operand) for name, operand in operands.items()}
         target = out if isinstance(out, Target) else _value(out)
         return self.emitter.run(kind, out=target, **resolved)
+
     def run_after_loss(self, kind: str, **operands: Any) -> None:
         """Emit an operation that changes state: it runs once the loss of the batch is known to be finite.
 
@@ -153,14 +153,17 @@ class LayerEmitter:
         """
         self.emitter.postpone(kind, **{name: _value(operand) for name, operand in operands.items()})
 
-
     def view(self, base: Value, shape: Sequence[int], offset: int = 0) -> Value:
         """The same elements under another shape."""
         return self.emitter.view(base, shape, offset)
 
-    def constant(self, name: str, array: NDArray[Any]) -> Value:
-        """A table computed now, the same in every step."""
-        return self.emitter.constant(f"{self.emitter.layer}/{name}", np.ascontiguousarray(array))
+    def constant(self, name: str, shape: Sequence[int], fill: Fill, dtype: str = "float32") -> Value:
+        """A table, the same in every step, of a shape that does not depend on the batch.
+
+        ``fill`` writes it into an array of that shape when memory is taken; lowering takes none. It compares equal with
+        that of every other lowering (a function of a module, a frozen dataclass), so that all share one array.
+        """
+        return self.emitter.constant(f"{self.emitter.layer}/{name}", shape, fill, dtype)
 
     def output(self, *values: Value) -> None:
         """Declare the next outputs."""

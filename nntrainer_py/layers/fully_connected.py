@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nntrainer_py.layers.base import WeightLayer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter
 from nntrainer_py.properties import number, positive_int
 from nntrainer_py.tensor.dim import TensorDim
+from nntrainer_py.tensor.operations.record import Uniform
 
 
 class FullyConnected(WeightLayer):
@@ -55,8 +54,8 @@ class FullyConnected(WeightLayer):
         if self.lora_rank is None or self.lora_alpha in (None, self.lora_rank):
             return value
         assert self.lora_alpha is not None
-        factor = np.full((1, 1, 1, 1), self.lora_alpha / self.lora_rank, np.float32)
-        return ctx.run("binary", a=value, b=ctx.constant("lora_scale", factor), function="multiply")
+        factor = ctx.constant("lora_scale", (1, 1, 1, 1), Uniform(self.lora_alpha / self.lora_rank))
+        return ctx.run("binary", a=value, b=factor, function="multiply")
 
     def calc_gradient(self, ctx: LayerEmitter) -> None:
         (x,), (g,) = ctx.inputs, ctx.incoming

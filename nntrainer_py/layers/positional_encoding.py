@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +11,24 @@ from nntrainer_py.layers.base import BuiltinLayer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter
 from nntrainer_py.properties import positive_int
 
+_BLOCK = 1 << 14  # angles computed at a time, in float64; even, so that a block begins with a sine
 
-@lru_cache(maxsize=4)
-def table(steps: int, width: int) -> NDArray[np.float32]:
+
+def sinusoids(out: NDArray[Any]) -> None:
     """``angle = t / 10000^(2 floor(j / 2) / width)``: sine for even j, cosine for odd (Vaswani et al., 2017).
 
-    One table for the plans of all modes and batch sizes.
+    ``out`` has the shape (1, 1, steps, width). An angle is that of a sine and of the cosine beside it.
     """
-    t, j = np.arange(steps)[:, None], np.arange(width)[None]
-    angle = t / 10000.0 ** (2 * (j // 2) / width)
-    return np.where(j % 2 == 0, np.sin(angle), np.cos(angle)).astype(np.float32)
+    _, _, steps, width = out.shape
+    for left in range(0, width, 2 * _BLOCK):
+        part = out[0, 0, :, left : left + 2 * _BLOCK]
+        divisors = 10000.0 ** (np.arange(left, left + part.shape[1], 2) / width)
+        rows = max(1, _BLOCK // divisors.size)
+        for top in range(0, steps, rows):
+            block = part[top : top + rows]
+            angle = np.arange(top, top + block.shape[0])[:, None] / divisors
+            block[:, 0::2] = np.sin(angle)
+            block[:, 1::2] = np.cos(angle[:, : part.shape[1] // 2])
 
 
 class PositionalEncoding(BuiltinLayer):
@@ -38,7 +46,7 @@ class PositionalEncoding(BuiltinLayer):
 
     def forward(self, ctx: LayerEmitter) -> None:
         (x,) = ctx.inputs
-        encoding = ctx.constant("table", table(x.shape[2], x.shape[3])[None, None])
+        encoding = ctx.constant("table", (1, 1, *x.shape[2:]), sinusoids)
         ctx.output(ctx.run("binary", a=x, b=encoding, function="add"))
 
     def calc_derivative(self, ctx: LayerEmitter) -> None:

@@ -117,8 +117,8 @@ class _Arrays:
     def __call__(self, value: Value) -> NDArray[Any]:
         root = value.root
         if root not in self._roots:
-            if root.fill is not None:
-                self._roots[root] = np.ascontiguousarray(root.fill)
+            if root.role is Role.CONSTANT:
+                self._roots[root] = self._store.constant(root)
             elif root.persistent:
                 self._roots[root] = self._store.arrays[root.name].copy()
             else:

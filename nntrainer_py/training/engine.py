@@ -7,7 +7,7 @@ An :class:`Engine` owns the persistent memory of a model (weights, state, optimi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +28,19 @@ _MEASURED_RUN = 3  # the first runs load kernels and touch memory
 
 
 class Store:
-    """Persistent tensors by name: weights, state, optimizer state."""
+    """Persistent tensors by name: weights, state, optimizer state. Beside them the tables that never change."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
         self.blocks: list[Arena] = []
+        self._constants: dict[Hashable, NDArray[Any]] = {}
+
+    def constant(self, value: Value) -> NDArray[Any]:
+        """The array of a constant, for all plans; made when it is first asked for."""
+        key = (value.name, value.shape, value.dtype, value.fill)
+        if key not in self._constants:
+            self._constants[key] = value.filled()
+        return self._constants[key]
 
     def ensure(
         self, values: Iterable[Value], on_file: Mapping[Value, Slot] | None = None, file: SwapFile | None = None
@@ -105,7 +113,6 @@ class Program:
         self._store = store
         self.arena = arena
         self.file = file
-        self._constants: dict[Value, NDArray[Any]] = {}
         self.inputs = [self.array(value) for value in lowered.inputs]
         self.labels = [self.array(value) for value in lowered.labels]
         self.losses = [self.array(value) for value in lowered.losses]
@@ -168,10 +175,7 @@ class Program:
         """The memory of a value."""
         root = value.root
         if root.role is Role.CONSTANT:
-            if root not in self._constants:
-                assert root.fill is not None
-                self._constants[root] = np.ascontiguousarray(root.fill)
-            whole = self._constants[root]
+            whole = self._store.constant(root)
         elif root.persistent:
             whole = self._store.arrays[root.name]
         else:

@@ -51,7 +51,7 @@ class Interpreter:
         root = value.root
         if root not in self.memory:
             if root.fill is not None:
-                self.memory[root] = root.fill.astype(wide(root.dtype)).reshape(-1).copy()
+                self.memory[root] = root.filled().astype(wide(root.dtype)).reshape(-1).copy()
             elif root.persistent:
                 self.memory[root] = np.zeros(root.size, wide(root.dtype))
         flat = self.memory[root]

@@ -12,6 +12,7 @@ Only `GraphBuilder.model` needs the library ``onnx``.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,8 @@ class GraphBuilder:
     #: constants, and defaults of inputs, by name
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     _constants: dict[tuple[str, Shape, bytes], str] = field(default_factory=dict)
+    #: the number that all elements of a value are, by name, where that is known now
+    _uniform: dict[str, Any] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)
 
@@ -98,11 +101,23 @@ class GraphBuilder:
     def constant(self, value: ArrayLike, dtype: str | None = None) -> Term:
         """Numbers that are part of the graph; equal ones are kept once."""
         array = np.asarray(value, dtype)
-        key = (array.dtype.name, array.shape, array.tobytes())
+        key = (array.dtype.name, array.shape, _digest(array))
         if key not in self._constants:
-            self._constants[key] = self.fresh("constant")
-            self.arrays[self._constants[key]] = array
+            self._constants[key] = name = self.fresh("constant")
+            self.arrays[name] = array
+            if array.size and (array == array.flat[0]).all():
+                self._uniform[name] = array.flat[0]
         return Term(self, self._constants[key], array.dtype.name, array.shape)
+
+    def uniform(self, term: Term) -> Any:
+        """The number that all elements of a term are; None where it is not known, or where they differ."""
+        return self._uniform.get(term.name)
+
+    def rearranged(self, term: Term, made: Term) -> Term:
+        """``made``, of which it is known that it holds elements of ``term`` only."""
+        if term.name in self._uniform:
+            self._uniform[made.name] = self._uniform[term.name]
+        return made
 
     def node(
         self, operator: str, *inputs: Term | None, shape: Shape, dtype: str | None = None, **attributes: Any
@@ -126,6 +141,23 @@ class GraphBuilder:
         """Bytes of all constants and defaults."""
         return sum(array.nbytes for array in self.arrays.values())
 
+    def check_room(self, more: int = 0) -> None:
+        """UsageError when what there is and so many bytes more are more than one file can hold."""
+        if self.nbytes + more > LARGEST:
+            raise UsageError(
+                f"an ONNX file holds at most 2 GB, the tensors of this one take {(self.nbytes + more) / 1e9:.1f} GB"
+            )
+
+    def _used(self) -> tuple[list[Node], dict[str, NDArray[Any]]]:
+        """The nodes that an output depends on, and the arrays that these or inputs need."""
+        wanted = {border.name for border in (*self.inputs, *self.outputs)}
+        nodes = []
+        for node in reversed(self.nodes):
+            if not wanted.isdisjoint(node.outputs):
+                nodes.append(node)
+                wanted.update(node.inputs)
+        return nodes[::-1], {name: array for name, array in self.arrays.items() if name in wanted}
+
     def model(self, name: str, metadata: Mapping[str, str]) -> ModelProto:
         """The ONNX model.
 
@@ -133,10 +165,7 @@ class GraphBuilder:
             MissingExtraError: the library ``onnx`` is not installed.
             UsageError: the constants are more than one file can hold.
         """
-        if self.nbytes > LARGEST:
-            raise UsageError(
-                f"an ONNX file holds at most 2 GB, the tensors of this one take {self.nbytes / 1e9:.1f} GB"
-            )
+        self.check_room()
         try:
             from onnx import helper, numpy_helper
         except ImportError as error:
@@ -145,8 +174,9 @@ class GraphBuilder:
         def border(of: Border) -> Any:
             return helper.make_tensor_value_info(of.name, helper.np_dtype_to_tensor_dtype(np.dtype(of.dtype)), of.shape)
 
-        nodes = [helper.make_node(n.operator, n.inputs, n.outputs, n.outputs[0], **n.attributes) for n in self.nodes]
-        arrays = [numpy_helper.from_array(array, key) for key, array in self.arrays.items()]
+        used, held = self._used()
+        nodes = [helper.make_node(n.operator, n.inputs, n.outputs, n.outputs[0], **n.attributes) for n in used]
+        arrays = [numpy_helper.from_array(array, key) for key, array in held.items()]
         borders = [border(of) for of in self.inputs], [border(of) for of in self.outputs]
         graph = helper.make_graph(nodes, name, *borders, initializer=arrays)
         made = helper.make_model(
@@ -181,17 +211,43 @@ class Term:
         shape = np.broadcast_shapes(self.shape, right.shape)
         return self.graph.node(operator, self, right, shape=shape, dtype=dtype, **attributes)
 
+    def is_all(self, number: float) -> bool:
+        """Every element is known to be this number, now that the graph is written."""
+        return bool(self.graph.uniform(self) == number)
+
+    def spread(self, other: Term) -> Term:
+        """This in the shape that it and another broadcast to."""
+        if self.dtype != other.dtype:
+            raise ValueError(f"{self.dtype} beside {other.dtype}")
+        return self.expand(*np.broadcast_shapes(self.shape, other.shape))
+
+    # Sums with zero and products with one are not written: ONNX Runtime would take them out again.
+
     def __add__(self, other: Term | float) -> Term:
-        return self.binary("Add", other)
+        right = self.like(other)
+        if right.is_all(0):
+            return self.spread(right)
+        return right.spread(self) if self.is_all(0) else self.binary("Add", right)
 
     def __sub__(self, other: Term | float) -> Term:
-        return self.binary("Sub", other)
+        right = self.like(other)
+        return self.spread(right) if right.is_all(0) else self.binary("Sub", right)
 
     def __mul__(self, other: Term | float) -> Term:
-        return self.binary("Mul", other)
+        right = self.like(other)
+        if right.is_all(1):
+            return self.spread(right)
+        return right.spread(self) if self.is_all(1) else self.binary("Mul", right)
 
     def __truediv__(self, other: Term | float) -> Term:
-        return self.binary("Div", other)
+        right = self.like(other)
+        if right.is_all(1):
+            return self.spread(right)
+        if self.is_all(1) and self.dtype in _FLOATS:
+            # As a Div by name, ONNX Runtime makes b / a of 1 / a * b, and (up to 1.32 at least) forgets in its graph
+            # that b is read: what makes b can then be taken away, and the graph is refused (its issue 32413).
+            return right.apply("Reciprocal").spread(self)
+        return self.binary("Div", right)
 
     def __radd__(self, other: float) -> Term:
         return self.like(other) + self
@@ -248,7 +304,8 @@ class Term:
         if dtype == self.dtype:
             return self
         code = _TYPES[dtype]
-        return self.graph.node("Cast", self, shape=self.shape, dtype=dtype, to=code)
+        made = self.graph.node("Cast", self, shape=self.shape, dtype=dtype, to=code)
+        return self.graph.rearranged(self, made) if self.is_all(0) or self.is_all(1) else made
 
     def reshape(self, *shape: int) -> Term:
         """The same elements, C order. No size may be -1."""
@@ -256,19 +313,22 @@ class Term:
             return self
         if math.prod(shape) != self.size:
             raise ValueError(f"{self.shape} as {shape}")
-        return self.graph.node("Reshape", self, self.graph.constant(shape, "int64"), shape=shape, allowzero=1)
+        made = self.graph.node("Reshape", self, self.graph.constant(shape, "int64"), shape=shape, allowzero=1)
+        return self.graph.rearranged(self, made)
 
     def transpose(self, *order: int) -> Term:
         """Axes in another order."""
         if order == tuple(range(len(self.shape))):
             return self
-        return self.graph.node("Transpose", self, shape=tuple(self.shape[axis] for axis in order), perm=list(order))
+        made = self.graph.node("Transpose", self, shape=tuple(self.shape[axis] for axis in order), perm=list(order))
+        return self.graph.rearranged(self, made)
 
     def expand(self, *shape: int) -> Term:
         """Repeated along axes of size 1."""
         if shape == self.shape:
             return self
-        return self.graph.node("Expand", self, self.graph.constant(shape, "int64"), shape=shape)
+        made = self.graph.node("Expand", self, self.graph.constant(shape, "int64"), shape=shape)
+        return self.graph.rearranged(self, made)
 
     def reduce(self, operator: str, axes: Iterable[int] | None = None) -> Term:
         """ReduceSum, ReduceMean, ReduceMax ... over axes (default: all), which stay with size 1."""
@@ -291,7 +351,7 @@ class Term:
         shape = list(self.shape)
         shape[axis] = len(range(start, stop, step))
         places = [self.graph.constant([place], "int64") for place in (start, stop, axis, step)]
-        return self.graph.node("Slice", self, *places, shape=tuple(shape))
+        return self.graph.rearranged(self, self.graph.node("Slice", self, *places, shape=tuple(shape)))
 
     def reversed(self, axis: int) -> Term:
         """The other way round along one axis."""
@@ -319,6 +379,12 @@ class Term:
         return self.graph.node("Concat", *terms, shape=tuple(shape), axis=axis)
 
 
+def _digest(array: NDArray[Any]) -> bytes:
+    """What tells contents apart, without a second copy of large ones."""
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
+
+
+_FLOATS = ("float16", "float32", "float64")
 #: numbers of TensorProto.DataType, so that a graph can be made without the library
 _TYPES = {
     "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,

@@ -81,8 +81,8 @@ class Contents:
     def _whole(self, root: Value) -> Term:
         if root not in self._of:
             if root.role is Role.CONSTANT:
-                assert root.fill is not None
-                self._of[root] = self.graph.constant(root.fill.reshape(root.shape), root.dtype)
+                self.graph.check_room(root.nbytes)
+                self._of[root] = self.graph.constant(root.filled())
             elif root.role in (Role.INPUT, Role.LABEL) or root.persistent:
                 self.declare(root)
             else:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nntrainer_py.tensor.operations.catalogue import kind
-from nntrainer_py.tensor.operations.record import Operation, OperationKind, Phase, Role, Spec, Value
+from nntrainer_py.tensor.operations.record import Fill, Operation, OperationKind, Phase, Role, Spec, Value
 
 
 def _freeze(value: Any) -> Hashable:
@@ -60,11 +60,15 @@ class Emitter:
         """A value that no operation makes: an input, a label, a weight, state."""
         return Value(self.name(stem), tuple(shape), role, dtype)
 
-    def constant(self, stem: str, array: np.ndarray[Any, Any]) -> Value:
-        """A table that is filled once per plan."""
-        value = Value(self.name(stem), array.shape, Role.CONSTANT, array.dtype.name)
-        value.fill = array
-        return value
+    def constant(self, stem: str, shape: Iterable[int], fill: Fill, dtype: str = "float32") -> Value:
+        """A table that ``fill`` writes when a plan is bound, not here; one value for all that ask for the same.
+
+        Plans share its memory when name, shape and type are the same and the two ``fill`` compare equal.
+        """
+        key = (stem, tuple(shape), dtype, fill)
+        if key not in self._constants:
+            self._constants[key] = Value(self.name(stem), key[1], Role.CONSTANT, dtype, fill=fill)
+        return self._constants[key]
 
     def view(self, base: Value, shape: Iterable[int], offset: int = 0) -> Value:
         """Contiguous elements of ``base`` under another shape; no operation, no memory."""
@@ -115,10 +119,6 @@ class Emitter:
             self._versions[root] = self._versions.get(root, 0) + 1
         return next(iter(writes.values())) if len(writes) == 1 else tuple(writes.values())
 
-    def _make(
-        self, declared: OperationKind, specs: dict[str, Spec], reads: dict[str, Value], out: Value | None, stem: str
-    ) -> dict[str, Value]:
-        writes: dict[str, Value] = {}
     def postpone(self, kind_name: str, **operands: Any) -> None:
         """An operation for `run_postponed`, which emits it for the layer of now in the phase of then."""
         self._later.append((self.layer, self.origin, kind_name, operands))
@@ -130,6 +130,10 @@ class Emitter:
             self.run(kind_name, **operands)
         self._later.clear()
 
+    def _make(
+        self, declared: OperationKind, specs: dict[str, Spec], reads: dict[str, Value], out: Value | None, stem: str
+    ) -> dict[str, Value]:
+        writes: dict[str, Value] = {}
         default = Role.ACTIVATION if self.phase is Phase.FORWARD else Role.DERIVATIVE
         for name, spec in specs.items():
             if name in declared.modifies and name in reads:

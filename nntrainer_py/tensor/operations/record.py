@@ -37,6 +37,8 @@ from nntrainer_py.tensor.dim import TensorDim
 
 Array = NDArray[Any]
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
+#: writes the contents of a constant into an array
+Fill = Callable[[Array], None]
 
 
 class Role(enum.Enum):
@@ -47,7 +49,7 @@ class Role(enum.Enum):
     WEIGHT = "weight"
     STATE = "state"  # running statistics, k-NN maps, KV caches: saved with the weights, no gradient
     OPTIMIZER = "optimizer"  # moments, momentum buffers
-    CONSTANT = "constant"  # tables computed once per plan, e.g. positional encodings
+    CONSTANT = "constant"  # tables filled once per model, when the first plan is bound, e.g. positional encodings
     ACTIVATION = "activation"
     DERIVATIVE = "derivative"  # gradient of the loss by an activation
     GRADIENT = "gradient"  # gradient of the loss by a weight
@@ -63,9 +65,9 @@ class Phase(enum.Enum):
     """Part of a step that an operation belongs to."""
 
     FORWARD = "forward"
+    STATE = "state"  # moves of running statistics and the like, of every batch, once its loss is known to be finite
     GRADIENT = "gradient"
     DERIVATIVE = "derivative"
-    STATE = "state"  # moves of running statistics and the like, of every batch, once its loss is known to be finite
     UPDATE = "update"
 
     @property
@@ -95,7 +97,7 @@ class Value:
     dtype: str = "float32"
     base: Value | None = None
     offset: int = 0
-    fill: Array | None = None  # contents of a CONSTANT
+    fill: Fill | None = None  # writes the contents of a CONSTANT into an array of its shape
     persistent: bool = False
 
     def __post_init__(self) -> None:
@@ -130,8 +132,26 @@ class Value:
             value = value.base
         return offset
 
+    def filled(self) -> Array:
+        """A new array with the contents of a CONSTANT, C-contiguous."""
+        if self.fill is None:
+            raise ValueError(f"{self.name} is no constant")
+        array = np.empty(self.shape, self.dtype)
+        self.fill(array)
+        return array
+
     def __repr__(self) -> str:
         return f"<{self.name} {'x'.join(map(str, self.shape))} {self.role.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Fills a constant with one number."""
+
+    number: float
+
+    def __call__(self, out: Array) -> None:
+        out[...] = self.number
 
 
 class StepState:
