@@ -53,6 +53,7 @@ class Row:
     exact: bool = False
     types: Mapping[str, str] = field(default_factory=dict)
     tolerance: float = 1e-5
+    least: float = 1e-3  # errors are judged beside the largest number, or beside this where that is more
 
     @property
     def id(self) -> str:
@@ -198,7 +199,8 @@ def _normalizations() -> list[Row]:
 
 
 def _losses() -> list[Row]:
-    rows = []
+    rows, near = [], np.array([[[[0.0, -1e-3, 1e-3, 3.0]]]])
+    far = np.array([[[[-40.0, 40.0, 1e4, -1e4, 3e38]]]])
     for shape in ((5, 1, 1, 7), (3, 2, 3, 5)):
         y, t = normal(*shape), normal(*shape)
         for name, parameter in (("mse", None), ("mae", None), ("huber", 0.7), ("hinge", None)):
@@ -232,6 +234,11 @@ def _losses() -> list[Row]:
     rows += [
         Row("cross_softmax", {"x": normal(2, 1, 1, 3) * 200, "t": chosen(2, 1, 1, 3)}, {"weight": 1.0}),
         Row("cross_sigmoid", {"x": normal(2, 1, 1, 3) * 200, "t": chosen(2, 1, 1, 3)}, {"weight": 1.0}),
+        Row("cross_sigmoid", {"x": far, "t": (far < 0) * 1.0}, {"weight": 1.0}),
+        *(Row("cross_sigmoid", {"x": x, "t": (x > 0) * 1.0}, {"weight": 1.0}) for x in (near, far, far[..., :2])),
+        *(Row(kind, {"y": normal(3, 1, 1, 7) * size, "t": normal(3, 1, 1, 7)}, {"weight": 1.5, "parameter": 1e-8},
+              tolerance=1e-6, least=0.0)
+          for kind in ("cosine_distance", "cosine_distance_derivative") for size in (1e-5, 1e19, 1e22, 1e30)),
         Row("constant_loss", {"y": normal(2, 1, 1, 3)}, {"weight": 0.3}),
         Row("constant_derivative", {}, {"shape": (2, 1, 3, 3), "weight": 0.3}),
         Row("l2_loss", {"x": normal(3, 2, 4, 5)}, {"constant": 0.01}),

@@ -238,6 +238,21 @@ def test_inference_without_labels_gives_probabilities() -> None:
         assert results["output 0"] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("size", [1e-5, 1.0, 1e13, 1e19, 1e22, 1e30])
+def test_cosine_distance_of_rows_of_any_length(size: float) -> None:
+    """Each element of the derivative beside the largest of its row: float64, the formula as it stands."""
+    rng = np.random.default_rng(4)
+    x, t = (rng.standard_normal((3, 1, 1, 5)) * size).astype(np.float32), rng.standard_normal((3, 1, 1, 5))
+    t = t.astype(np.float32)
+    value, derivative, _ = run_lone(CosineDistance(), x, t)
+    y, label = x.astype(np.float64), t.astype(np.float64)
+    length, of_label = (np.linalg.norm(a, axis=-1, keepdims=True) for a in (y, label))
+    cosine = (y * label).sum(-1, keepdims=True) / (length * of_label)
+    expected = (cosine * y / length - label / of_label) / length / 3
+    assert value == pytest.approx(float((1.0 - cosine).mean()), rel=1e-12)
+    np.testing.assert_array_less(np.abs(derivative - expected), 1e-6 * np.abs(expected).max(-1, keepdims=True))
+
+
 def test_class_weights_must_fit() -> None:
     nodes, _ = build(Case(lambda: CrossSoftmax(class_weights=(1.0, 2.0)), [(2, 1, 1, 3)]))
     with pytest.raises(Exception, match=r"class_weights.*expected 3 numbers, one per class, got 2"):

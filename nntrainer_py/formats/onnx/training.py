@@ -28,8 +28,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -108,7 +109,16 @@ def evaluation_graph(model: TrainableModel, *, batch_size: int | None = None, we
 
 
 def save(model: ModelProto, path: str | os.PathLike[str]) -> None:
-    """Write a graph to a file, whole or not at all. WeightFileError when it cannot be written."""
+    """Write a graph to a file, whole or not at all.
+
+    Raises:
+        UsageError: that can be no path.
+        WeightFileError: the file cannot be written.
+    """
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise UsageError(f"path: expected a str or a path of str, got {path!r}")
+    if "\0" in os.fspath(path):
+        raise UsageError(f"path: {os.fspath(path)!r} holds a null character")
     write_atomically(Path(path), [model.SerializeToString()])
 
 
@@ -141,9 +151,9 @@ def step_graph(
 def _batch(model: TrainableModel, batch_size: int | None) -> int:
     if batch_size is None:
         return model.batch_size
-    if isinstance(batch_size, bool) or batch_size < 1:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, SupportsIndex) or index(batch_size) < 1:
         raise UsageError(f"batch_size: expected a positive integer, got {batch_size!r}")
-    return int(batch_size)
+    return index(batch_size)
 
 
 def _graph_of(model: TrainableModel, lowered: Lowered, gradients: bool, weights: bool) -> ModelProto:
@@ -205,10 +215,15 @@ def _outputs(lowered: Lowered, contents: Contents, gradients: bool) -> dict[str,
         graph.output(f"metric:{name}", contents.read(value))
     if gradients:
         made = {value.root for operation in lowered.operations for value in operation.writes.values()}
+        weights = {weight.key: weight.value for weight in lowered.weights}
         for key, value in lowered.gradients.items():
-            if value not in made:
-                raise UsageError(f"{key}: no operation makes its gradient; lower with keep_gradients")
-            graph.output(value.name, contents.read(value))
+            if value in made:
+                gradient = contents.read(value)
+            elif weights[key] in made:
+                raise UsageError(f"{key}: its gradient is part of its update; lower with keep_gradients")
+            else:  # no loss depends on it
+                gradient = graph.constant(0, value.dtype).expand(*value.shape)
+            graph.output(value.name, gradient)
     updates: dict[str, str] = {}
 
     def update(name: str, term: Term) -> None:

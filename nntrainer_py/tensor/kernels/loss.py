@@ -212,10 +212,11 @@ def cosine_distance_derivative(
         length, size = math.sqrt(yy), math.sqrt(tt)
         short = length < parameter
         length, size = (parameter if short else length), (parameter if size < parameter else size)
-        along = f32(0.0 if short else scale * dot / (length * length * length * size))
-        across = f32(scale / (length * size))
+        # in float64: of rows longer than 1e12 the first factor is too small a number for float32
+        along = 0.0 if short else scale * dot / (length * length * length * size)
+        across = scale / (length * size)
         for j in range(y.shape[1]):
-            result[i, j] = y[i, j] * along - t[i, j] * across
+            result[i, j] = f32(np.float64(y[i, j]) * along - np.float64(t[i, j]) * across)
 
 
 @kernel()

@@ -70,7 +70,7 @@ def test_emitter_agrees_with_the_twin(row: Row) -> None:
         if row.exact or result.dtype.kind != "f":
             np.testing.assert_array_equal(result, expected.astype(result.dtype))
         else:
-            close(f"{row.kind} {name}", result, expected, row.tolerance)
+            close(f"{row.kind} {name}", result, expected, row.tolerance, row.least)
         if row.kind == "dropout":
             np.testing.assert_array_equal(result == 0, expected == 0)
 

@@ -23,8 +23,12 @@ def _mean(e: Emission, each: Term, divisor: float = 1.0) -> dict[str, Term]:
 
 def _scale(e: Emission, divisor: float = 1.0) -> Term:
     """Factor of a derivative."""
-    numbers = e.number(StepState.LOSS_SCALE) / e.number(StepState.SAMPLES)
-    return (numbers * (_weight(e) / divisor)).cast("float32")
+    return _wide_scale(e, divisor).cast("float32")
+
+
+def _wide_scale(e: Emission, divisor: float = 1.0) -> Term:
+    """The same as float64."""
+    return e.number(StepState.LOSS_SCALE) / e.number(StepState.SAMPLES) * (_weight(e) / divisor)
 
 
 def _features(term: Term) -> int:
@@ -117,12 +121,12 @@ def cosine_distance(e: Emission) -> dict[str, Term]:
 
 
 def cosine_distance_derivative(e: Emission) -> dict[str, Term]:
-    y, t = e.read("y"), e.read("t")
+    y, t = e.read("y").cast("float64"), e.read("t").cast("float64")  # the square of a float32 can be too large for one
     plain = _length(y)
     length, size = _at_least(e, plain), _at_least(e, _length(t))
     cosine = (y * t).sum([3]) / (length * size)
     moving = (plain < float(e.attributes["parameter"])).where(0.0, cosine)  # a short one's length is a constant
-    return {"out": (moving * (y / length) - t / size) / length * _scale(e, _rows(y))}
+    return {"out": ((moving * (y / length) - t / size) / length * _wide_scale(e, _rows(y))).cast("float32")}
 
 
 def _labels(e: Emission, x: Term) -> Term:
@@ -163,11 +167,23 @@ def cross_softmax_derivative(e: Emission) -> dict[str, Term]:
     return {"out": (p * targets.sum([3]) - targets) * _scale(e)}
 
 
+def _softplus(x: Term) -> Term:
+    """``log(1 + e^x)`` as ``max(x, 0) + log(1 + e^-|x|)``, float64.
+
+    The operator of that name overflows in ONNX Runtime where e^x does, and is 0 where e^x is small beside 1 (with
+    float64, not with float32). So is the logarithm of ``u = 1 + e`` here, but ``u - 1`` is exactly what ``u`` holds of
+    e: the quotient of the two mends it.
+    """
+    e = (-x.apply("Abs")).apply("Exp")
+    u = 1.0 + e
+    return x.apply("Relu") + u.equals(1.0).where(e, u.apply("Log") * (e / (u - 1.0)))
+
+
 def cross_sigmoid(e: Emission) -> dict[str, Term]:
     x = e.read("x")
     wide = x.cast("float64")
     labels = _smoothed(e, wide, 0.5)
-    each = wide.apply("Softplus") - labels.equals(0.0).where(0.0, labels * wide)
+    each = _softplus(wide) - labels.equals(0.0).where(0.0, labels * wide)
     return {"out": x.apply("Sigmoid"), **_mean(e, _class_weighted(e, each), _features(x))}
 
 
