@@ -40,12 +40,14 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
         DataError: a file of the command line is missing, damaged or does not fit; with ``strict`` also one of a section
             that is there. All that is wrong together.
     """
+    from nntrainer_py.data.loader import largest_batch
+
     if not model.trainable:
         return DataBuffers(None)
     errors: list[NNTrainerError] = []
     notes: list[str] = []
     counted = DataMemory()
-    found = False
+    largest: list[int] = []  # batches, by use
     names: tuple[str, ...] | None = None  # of the classes of the training data
     for use in USES:
         path, section = given.get(use), model.spec.datasets.get(use)
@@ -55,13 +57,13 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
             opening = partial(open_section, section, use)
         else:
             opening = partial(open_given, path, section, use)
-        found = True
         try:
             opened = opening()
             try:
                 _bind(model, opened, use, names)
                 names = opened.class_names if use == "train" else names
                 counted = counted.plus(_memory(model, opened, section, use))
+                largest.append(largest_batch(opened, model.batch_size, _drops(section)))
             finally:
                 opened.close()
         except (DataError, MissingExtraError) as error:
@@ -70,9 +72,11 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
                 continue
             notes.append(_note(error, use))
             counted = counted.plus(DataMemory(_ring(model, section)))
+            largest.append(model.batch_size)
     SeveralErrors.raise_if_any(errors)
-    if not found:
+    if not largest:
         return DataBuffers(None)
+    notes += filter(None, [model.limit_batch(max(largest))])
     model.hold_data(counted)
     return DataBuffers(counted.total, tuple(notes))
 
@@ -85,10 +89,11 @@ def _bind(model: Model, dataset: Dataset, use: str, names: tuple[str, ...] | Non
 
 def _memory(model: Model, dataset: Dataset, section: SectionSpec | None, use: str) -> DataMemory:
     """What the loader of `open_loaders` will take."""
-    from nntrainer_py.data.loader import loader_bytes
+    from nntrainer_py.data.loader import largest_batch, loader_bytes
 
     shuffled = use == "train" if section is None else section.settings.shuffled(use)
-    size = loader_bytes(dataset, model.batch_size, _ready(section), shuffled=shuffled)
+    batch = largest_batch(dataset, model.batch_size, _drops(section))
+    size = loader_bytes(dataset, batch, _ready(section), shuffled=shuffled)
     resident = dataset.resident_bytes
     return DataMemory(size - resident, {dataset.name: resident} if resident else {})
 
@@ -97,6 +102,10 @@ def _ring(model: Model, section: SectionSpec | None) -> int:
     from nntrainer_py.data.loader import ring_bytes
 
     return ring_bytes(*_shapes(model), model.batch_size, _ready(section))
+
+
+def _drops(section: SectionSpec | None) -> bool:
+    return section is not None and bool(section.settings.drop_last)
 
 
 def _ready(section: SectionSpec | None) -> int:

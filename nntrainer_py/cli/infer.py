@@ -63,10 +63,10 @@ def infer(arguments: argparse.Namespace) -> int:
         raise UsageError("--evaluate needs labels, --no-labels says that there are none")
     model, dataset, labelled = _opened(arguments)
     try:
-        from nntrainer_py.data.loader import BatchLoader
+        from nntrainer_py.data.loader import BatchLoader, largest_batch
         from nntrainer_py.training.feeding import data_memory
 
-        loader = BatchLoader(dataset, model.batch_size, buffer_size=1)
+        loader = BatchLoader(dataset, largest_batch(dataset, model.batch_size), buffer_size=1)
         model.hold_data(data_memory([loader]))
         notices = [*dataset.notices, *loader.notices]
         if not arguments.quiet:

@@ -235,6 +235,7 @@ def planned(model: Model, name: str, data: int | None) -> Layout:
 
 def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
     """Loaders of the data; each that does not fit the model is told."""
+    from nntrainer_py.data.loader import largest_batch
     from nntrainer_py.training.feeding import open_loaders
 
     errors: list[NNTrainerError] = []
@@ -247,7 +248,12 @@ def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
         except NNTrainerError as error:
             errors.append(error)
     SeveralErrors.raise_if_any(errors)
-    return open_loaders(model, data.get("train"), data.get("valid"), data.get("test"))
+    sections = model.spec.datasets
+    drops = {use: use in sections and sections[use].settings.drop_last for use in data}
+    limited = model.limit_batch(max(largest_batch(data[use], model.batch_size, drops[use]) for use in data))
+    loaders = open_loaders(model, data.get("train"), data.get("valid"), data.get("test"))
+    loaders.notices += filter(None, [limited])
+    return loaders
 
 
 def _settings(

@@ -181,7 +181,7 @@ def _require_memory(dataset: Dataset, needed: int, batch_size: int) -> None:
 def largest_batch(dataset: Dataset, batch_size: int, drop_last: bool = False) -> int:
     """Samples of the largest batch that comes: all of a data set that is known to have fewer than ``batch_size``.
 
-    That is the short last batch of an epoch, so that nothing but memory changes. With ``drop_last`` there would be none.
+    It is the short last batch of an epoch, so that nothing but memory changes; with ``drop_last`` there would be none.
     """
     count = None if drop_last else dataset.sample_count
     return min(batch_size, count) if count else batch_size
