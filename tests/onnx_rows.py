@@ -236,9 +236,17 @@ def _losses() -> list[Row]:
         Row("cross_sigmoid", {"x": normal(2, 1, 1, 3) * 200, "t": chosen(2, 1, 1, 3)}, {"weight": 1.0}),
         Row("cross_sigmoid", {"x": far, "t": (far < 0) * 1.0}, {"weight": 1.0}),
         *(Row("cross_sigmoid", {"x": x, "t": (x > 0) * 1.0}, {"weight": 1.0}) for x in (near, far, far[..., :2])),
-        *(Row(kind, {"y": normal(3, 1, 1, 7) * size, "t": normal(3, 1, 1, 7)}, {"weight": 1.5, "parameter": 1e-8},
-              tolerance=1e-6, least=0.0)
-          for kind in ("cosine_distance", "cosine_distance_derivative") for size in (1e-5, 1e19, 1e22, 1e30)),
+        *(
+            Row(
+                kind,
+                {"y": normal(3, 1, 1, 7) * size, "t": normal(3, 1, 1, 7)},
+                {"weight": 1.5, "parameter": 1e-8},
+                tolerance=1e-6,
+                least=0.0,
+            )
+            for kind in ("cosine_distance", "cosine_distance_derivative")
+            for size in (1e-5, 1e19, 1e22, 1e30)
+        ),
         Row("constant_loss", {"y": normal(2, 1, 1, 3)}, {"weight": 0.3}),
         Row("constant_derivative", {}, {"shape": (2, 1, 3, 3), "weight": 0.3}),
         Row("l2_loss", {"x": normal(3, 2, 4, 5)}, {"constant": 0.01}),
