@@ -21,6 +21,7 @@ from nntrainer_py.errors import DataError, Origin, did_you_mean, printable, quot
 HEADERS = ("auto", "true", "false")
 MISSING_LABELS = frozenset({"", "na", "n/a", "nan", "?"})
 MISSING = MISSING_LABELS | frozenset({"null", "none", "-"})
+_MOSTLY = 0.9  # share of numbers among labels from which on a word among them is taken for a slip
 _MOST_CLASSES = 10_000  # numbers of more different values are measurements, not names of classes
 _LARGEST = float(np.finfo(np.float32).max)
 _ROWS = 1 << 12  # that change their order at once
@@ -38,8 +39,9 @@ class CsvDataset(TableDataset):
     """A CSV file, read into memory as float32.
 
     Blank lines, CR LF, lone CR and a byte order mark are fine. Every value must be there and be a finite number, except
-    in one label column, which may hold class names; they get their indices in sorted order. Columns under a header are
-    taken by the names that `expected_features` has, in whatever order they come.
+    in one label column, which may hold class names; they get their indices in sorted order. Where 9 of 10 labels are
+    numbers, one that is none is a fault: it would make names of all of them. Columns under a header are taken by the
+    names that `expected_features` has, in whatever order they come.
 
     Args:
         path: the file, UTF-8.
@@ -81,6 +83,7 @@ class CsvDataset(TableDataset):
             label_columns=1 if labels is None else len(labels),
         )
         self.origin, self.key = origin, key
+        self.notices += table.notices
         self.resident_bytes = self._gatherer.source.nbytes + self._lines.nbytes
         self._explicit = None if labels is None else len(labels)
         if self._names is not None:
@@ -156,6 +159,9 @@ class _Table:
         self.values = array("f")
         self.lines = array("q")
         self.named = False  # whether the label column holds class names
+        self.notices: list[str] = []
+        self._odd: tuple[int, str] | None = None  # line and text of the first label that is no number
+        self._infinite: tuple[int, str] | None = None  # of the first that is a number, but none that is finite
         self.columns: list[str] = []
         self.width = 0
         self._order: list[int] | None = None  # columns in the order kept, when it is not the order in the file
@@ -172,6 +178,28 @@ class _Table:
             raise DataError(f"{self._place()}: {reason(error)}") from None
         if not self.lines:
             raise DataError(f"{self._place()}: there is no sample in it")
+        self._look_at_labels()
+
+    def _look_at_labels(self) -> None:
+        """Numbers and words together are names of classes only where a slip cannot have made them that."""
+        if not self.named or self._texts is None or self._odd is None:
+            return
+        numeric = {text for text in self._known if _is_number(text)}
+        if self._infinite is not None and numeric:
+            line, text = self._infinite
+            raise DataError(f"{self._place(line)}: expected a finite number, got {quoted(text)}")
+        count, total = sum(text in numeric for text in self._texts), len(self._texts)
+        line, text = self._odd
+        if count >= _MOSTLY * total:
+            raise DataError(
+                f"{self._place(line)}: expected a number, as {count} of {total} samples have in this column, "
+                f"got {quoted(text)}; if all are names of classes, write the numbers with a letter, such as class_1"
+            )
+        if count:
+            self.notices.append(
+                f"{self._place(line)}: the label {quoted(text)} is no number, so that all labels are names of classes, "
+                "in the order of text"
+            )
 
     def _read(self, stream: TextIO) -> None:
         rows = self._rows(stream)
@@ -225,6 +253,8 @@ class _Table:
             number += 1
             if len(line) == _LONGEST_LINE:
                 raise DataError(f"{self._place(number)}: the line has more than {_LONGEST_LINE} characters")
+            if "\0" in line:
+                raise DataError(f"{self._place(number)}: there is a NUL byte in the line, this is no text")
             yield number, line
 
     def _is_header(self, first: _Line, second: _Line | None) -> bool:
@@ -306,6 +336,10 @@ class _Table:
                 )
             self.named = True
         self.values.append(float(text) if number else 0.0)
+        if not number:
+            self._odd = self._odd or (row.number, text)
+            if self._infinite is None and _is_infinite(text):
+                self._infinite = (row.number, text)
         if self._texts is not None:
             self._texts.append(self._known.setdefault(text, text))  # one object for each name
             if len(self._known) > _MOST_CLASSES and not self.named:
@@ -363,4 +397,12 @@ def _is_number(text: str) -> bool:
 
 
 def _is_index(column: str | int) -> bool:
+def _is_infinite(text: str) -> bool:
+    """Whether a text is read as a number that is not finite."""
+    try:
+        return not np.isfinite(float(text))
+    except ValueError:
+        return False
+
+
     return isinstance(column, int) or column.lstrip("+-").isdecimal()

@@ -118,6 +118,42 @@ def test_class_names_that_look_like_numbers(tmp_path):
     assert rows(data, ([(1, 1, 2)], [(1, 1, 2)]))[1] == [[1, 0], [0, 1], [1, 0]]
 
 
+def _labelled(labels):
+    return "".join(f"1,2,{label}\n" for label in labels)
+
+
+def test_a_slip_among_numbers_makes_no_names_of_them(tmp_path):
+    """All classes would be numbered anew: 10 comes before 2 in the order of text."""
+    file = write(tmp_path, _labelled([*range(8), "1O", 8, 9, 10]))
+    with pytest.raises(DataError, match=r"a\.csv:9: expected a number, as 11 of 12 .*, got '1O'; .*class_1"):
+        CsvDataset(file)
+    with pytest.raises(DataError, match=r":3: expected a number, as 18 of 20 samples have .*, got 'x'"):
+        CsvDataset(write(tmp_path, _labelled([0.5, 1.5, "x", "y", *range(16)])))
+
+
+def test_numbers_and_words_are_told(tmp_path):
+    data = CsvDataset(write(tmp_path, _labelled(["7", "A", "7", "B"])))
+    assert data.class_names == ("7", "A", "B")
+    assert [line.split(":", 1)[1] for line in data.notices] == [
+        "2: the label 'A' is no number, so that all labels are names of classes, in the order of text"
+    ]
+    assert CsvDataset(write(tmp_path, _labelled(["A", "B"]))).notices == []
+    assert CsvDataset(write(tmp_path, _labelled([1, 0]))).notices == []
+
+
+@pytest.mark.parametrize("label", ["inf", "-Infinity", "1e999"])
+def test_labels_that_are_not_finite(tmp_path, label):
+    with pytest.raises(DataError, match=rf":4: expected a finite number, got '{label}'"):
+        CsvDataset(write(tmp_path, _labelled([0, 1, 2, label])))
+    assert CsvDataset(write(tmp_path, _labelled([label, "sup"]))).class_names == tuple(sorted([label, "sup"]))
+
+
+@pytest.mark.parametrize("text", ["1,2,0\n1,2,1\0\n", "1,2,a\n\0,2,b\n", "1 2 0\n1\0 2 1\n"])
+def test_nul_bytes(tmp_path, text):
+    with pytest.raises(DataError, match=":2: there is a NUL byte in the line"):
+        CsvDataset(write(tmp_path, text))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
