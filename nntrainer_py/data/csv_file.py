@@ -335,11 +335,11 @@ class _Table:
                     f"{self._place(row.number)}: expected a number as in the lines before, got {quoted(text)}"
                 )
             self.named = True
-        self.values.append(float(text) if number else 0.0)
         if not number:
             self._odd = self._odd or (row.number, text)
             if self._infinite is None and _is_infinite(text):
                 self._infinite = (row.number, text)
+        self.values.append(float(text) if number else 0.0)
         if self._texts is not None:
             self._texts.append(self._known.setdefault(text, text))  # one object for each name
             if len(self._known) > _MOST_CLASSES and not self.named:
@@ -396,7 +396,6 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _is_index(column: str | int) -> bool:
 def _is_infinite(text: str) -> bool:
     """Whether a text is read as a number that is not finite."""
     try:
@@ -405,4 +404,5 @@ def _is_infinite(text: str) -> bool:
         return False
 
 
+def _is_index(column: str | int) -> bool:
     return isinstance(column, int) or column.lstrip("+-").isdecimal()
