@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +17,13 @@ from nntrainer_py.layers.activation import Activation
 from nntrainer_py.layers.centroid_knn import CentroidKNN
 from nntrainer_py.layers.input import Input
 from nntrainer_py.layers.multiply import Multiply
-from nntrainer_py.layers.positional_encoding import PositionalEncoding
+from nntrainer_py.layers.positional_encoding import PositionalEncoding, sinusoids
 from nntrainer_py.layers.tensor import Tensor
 from nntrainer_py.layers.weight import Weight
+from nntrainer_py.model import Model
 from nntrainer_py.tensor.dim import TensorDim
+from nntrainer_py.tensor.operations.emitter import Emitter
+from nntrainer_py.tensor.operations.record import Role, Uniform, Value
 
 
 def one_hot(shape: tuple[int, ...], rng: np.random.Generator) -> Any:
@@ -113,6 +119,66 @@ def test_too_long_a_sequence_is_refused() -> None:
     nodes, _ = build(Case(lambda: PositionalEncoding(max_timestep=3), [(1, 1, 4, 2)]))
     with pytest.raises(DescriptionError, match="max_timestep: expected at least the 4 time steps, got 3"):
         lower(nodes, batch=1, training=True)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (2, 2 * 16384 + 5), (16391, 3)], ids=str)
+def test_encoding_is_that_of_the_formula(shape: tuple[int, int]) -> None:
+    """Element by element, across the borders of blocks."""
+    made = np.full((1, 1, *shape), np.nan, np.float32)
+    sinusoids(made)
+    steps, width = shape
+    for t in {0, 1, steps // 2, steps - 1} & set(range(steps)):
+        for j in (*range(min(width, 9)), *range(max(0, width - 9), width)):
+            angle = t / math.pow(10000.0, 2 * (j // 2) / width)
+            assert made[0, 0, t, j] == pytest.approx(math.cos(angle) if j % 2 else math.sin(angle), abs=1e-7)
+    assert np.isfinite(made).all()
+
+
+def test_lowering_fills_no_table() -> None:
+    size = 40_000_000
+    nodes = [Node("in0", Input(), [], [TensorDim(1, 1, 1, size)])]
+    nodes.append(Node("at", PositionalEncoding(max_timestep=1), [(0, 0)]))
+    tracemalloc.start()
+    try:
+        lowered = lower(nodes, batch=1, training=False)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert [value.nbytes for value in _constants(lowered)] == [4 * size]
+
+
+def test_plans_share_a_table(tmp_path: Path) -> None:
+    """Of all modes and batch sizes; its memory is counted once."""
+    rows = "[in]\ninput_shape = 1:7:6\ntype = input\n[at]\ntype = positional_encoding\nmax_timestep = 9\n"
+    rows += "[again]\ntype = positional_encoding\nmax_timestep = 7\n[out]\ntype = fully_connected\nunit = 2\n"
+    description = tmp_path / "model.ini"
+    description.write_text(f"[Model]\nloss = mse\n[Optimizer]\ntype = sgd\n{rows}", encoding="utf-8")
+    compiled_model = Model.from_ini(description).compile(4, threads=1).compiled
+    arrays: dict[str, list[Any]] = {}
+    for mode, batch in (("train", 4), ("train", 3), ("evaluate", 4), ("predict", 1)):
+        program = compiled_model.program(mode, batch)
+        for value in _constants(program.lowered):
+            arrays.setdefault(value.name, []).append(program.array(value))
+    assert sorted(arrays) == ["again/table", "at/table"]
+    for found in arrays.values():
+        assert len(found) == 4
+        assert all(array is found[0] for array in found)
+
+
+def _constants(lowered: Lowered) -> list[Value]:
+    read = [value.root for operation in lowered.operations for value in operation.reads.values()]
+    return [value for value in dict.fromkeys(read) if value.role is Role.CONSTANT]
+
+
+def test_equal_constants_are_one_value() -> None:
+    emitter = Emitter()
+    one = emitter.constant("c", (1, 1, 1, 3), Uniform(0.5))
+    assert emitter.constant("c", (1, 1, 1, 3), Uniform(0.5)) is one
+    others = [emitter.constant("c", (1, 1, 1, 2), Uniform(0.5)), emitter.constant("c", (1, 1, 1, 3), Uniform(0.25))]
+    assert [value.name for value in (one, *others)] == ["c", "c.1", "c.2"]
+    np.testing.assert_array_equal(others[1].filled(), np.full((1, 1, 1, 3), 0.25, np.float32))
+    with pytest.raises(ValueError, match="w is no constant"):
+        emitter.value("w", (2,), Role.WEIGHT).filled()
 
 
 def test_centroids_are_the_means_of_their_classes() -> None:

@@ -30,7 +30,7 @@ import os
 from collections.abc import Mapping, Sequence
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -151,9 +151,13 @@ def step_graph(
 def _batch(model: TrainableModel, batch_size: int | None) -> int:
     if batch_size is None:
         return model.batch_size
-    if isinstance(batch_size, bool) or not isinstance(batch_size, SupportsIndex) or index(batch_size) < 1:
+    try:
+        size = 0 if isinstance(batch_size, bool) else index(batch_size)
+    except TypeError:
+        size = 0
+    if size < 1:
         raise UsageError(f"batch_size: expected a positive integer, got {batch_size!r}")
-    return index(batch_size)
+    return size
 
 
 def _graph_of(model: TrainableModel, lowered: Lowered, gradients: bool, weights: bool) -> ModelProto:

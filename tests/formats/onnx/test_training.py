@@ -34,6 +34,7 @@ from nntrainer_py.layers.multiout import MultiOut
 from nntrainer_py.layers.pooling2d import Pooling2D
 from nntrainer_py.layers.reshape import Reshape
 from nntrainer_py.layers.split import Split
+from nntrainer_py.losses.mse import MeanSquaredError as Mse
 from nntrainer_py.optimizers.adam import Adam
 from nntrainer_py.optimizers.adamw import AdamW
 from nntrainer_py.optimizers.sgd import Sgd
@@ -272,10 +273,35 @@ def test_model_that_cannot_be_trained_is_refused() -> None:
         evaluation_graph(model)
 
 
-@pytest.mark.parametrize("batch_size", [0, -3, True])
-def test_batch_size_is_checked(batch_size: Any) -> None:
-    with pytest.raises(UsageError, match="batch_size: expected a positive integer"):
-        training_graph(classifier(), batch_size=batch_size)
+@pytest.mark.parametrize("batch_size", [0, -3, True, 1.5, 4.0, "4", [2], np.float32(2), np.ones(2, int)], ids=repr)
+@pytest.mark.parametrize("write", [training_graph, evaluation_graph])
+def test_batch_size_is_checked(batch_size: Any, write: Any) -> None:
+    with pytest.raises(UsageError, match=r"batch_size: expected a positive integer, got"):
+        write(classifier(), batch_size=batch_size)
+
+
+@NEEDS_ONNX
+def test_batch_size_may_be_an_integer_of_numpy() -> None:
+    assert metadata(training_graph(classifier(), batch_size=np.int32(3)))["nntrainer_py.batch"] == "3"
+
+
+@NEEDS_ONNX
+@pytest.mark.parametrize("path", ["x\0y", Path("x\0y"), b"x.onnx", None, 3, ["x"]], ids=repr)
+def test_what_can_be_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(UsageError, match=r"^path: "):
+        save(training_graph(classifier()), path)
+
+
+@NEEDS_ONNX
+def test_gradient_of_a_weight_that_no_loss_depends_on_is_zero() -> None:
+    layers: list[Any] = [("in", Input(input_shape="1:1:6")), ("fc", FullyConnected(unit=2)), ("loss", Mse())]
+    layers += [("aside", FullyConnected(unit=3, input_layers=["in"]))]
+    model = Model.build(layers, model={"batch_size": 4}, optimizer="sgd").compile(threads=1)
+    session = Session(training_graph(model, gradients=True))
+    x, t = (np.random.default_rng(0).standard_normal((4, 1, 1, width)).astype(np.float32) for width in (6, 2))
+    results = session.run({"in:input0": x, model.lowered("train").labels[0].name: t})
+    assert results["fc:weight:grad"].any()
+    np.testing.assert_array_equal(results["aside:weight:grad"], np.zeros((1, 1, 6, 3)))
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
