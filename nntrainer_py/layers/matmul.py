@@ -52,7 +52,9 @@ class Matmul(BuiltinLayer):
         if not ctx.derivative_wanted[1]:
             return
         left = self._repeated(ctx, a)
-        if b.shape[:2] == (1, 1):  # one matrix for all: its derivative is the sum over all
+        # One matrix for all: its derivative is the sum over all. Of a single sample it cannot be told from the sample's
+        # own, which must be computed as in a larger batch.
+        if b.shape[:2] == (1, 1) and g.shape[0] > 1:
             ctx.derivative(1, ctx.run("matmul_gradient", x=left, g=g))
         else:
             ctx.derivative(1, summed_to(ctx, ctx.run("matmul", a=left, b=g, transpose_a=True), b.shape))

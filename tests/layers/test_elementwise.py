@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from harness import Case, Feeds, build, case_id, check, compiled, lower
 
+from nntrainer_py import Model
 from nntrainer_py.errors import DescriptionError, UsageError
 from nntrainer_py.layers.add import Add
 from nntrainer_py.layers.base import BuiltinLayer
@@ -174,3 +176,50 @@ def test_inputs_that_do_not_fit(layer: type[BuiltinLayer], inputs: list[Shape], 
     nodes, _ = build(Case(lambda: layer(), inputs))
     with pytest.raises(DescriptionError, match=message):
         lower(nodes, batch=1, training=True)
+
+
+TWO_INPUTS = """
+[Model]
+loss = mse
+batch_size = 4
+[Optimizer]
+type = sgd
+[a]
+type = input
+input_shape = {channels}:6:64
+[b]
+type = input
+input_shape = 1:64:5
+[fa]
+type = fully_connected
+unit = 64
+input_layers = a
+[fb]
+type = fully_connected
+unit = 33
+input_layers = b
+[m]
+type = matmul
+input_layers = fa, fb
+"""
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_product_of_one_sample_is_computed_as_in_a_batch(channels: int, tmp_path: Path) -> None:
+    path = tmp_path / "m.ini"
+    path.write_text(TWO_INPUTS.format(channels=channels), encoding="utf-8")
+    model = Model.from_ini(path).compile(threads=1)
+    kinds = [{o.kind.name for o in model.lowered("train", batch).operations if o.layer == "m"} for batch in (1, 2, 4)]
+    assert all("matmul" in found and "matmul_gradient" not in found for found in kinds)
+    if channels == 1:
+        assert kinds[0] == kinds[1] == kinds[2]
+    random = np.random.default_rng(0)
+    x = {
+        "a": random.normal(size=(4, channels, 6, 64)).astype(np.float32),
+        "b": random.normal(size=(4, 1, 64, 5)).astype(np.float32),
+    }
+    whole = model.predict(x)
+    for k in range(4):
+        np.testing.assert_array_equal(
+            model.predict({name: rows[k : k + 1] for name, rows in x.items()}), whole[k : k + 1]
+        )
