@@ -97,7 +97,7 @@ def test_sums_with_zero_and_products_with_one_are_not_written() -> None:
 
 @NEEDS_ONNX
 def test_one_by_something_times_what_is_optimized_away() -> None:
-    """ONNX Runtime up to 1.32 at least refuses this with a Div of 1 in the place of the reciprocal (its issue 32413)."""
+    """ONNX Runtime, up to 1.32 at least, refuses this with a Div of 1 as the reciprocal (its issue 32413)."""
     graph = GraphBuilder()
     x, y = graph.input("x", (2, 3)), graph.input("y", (2, 3))
     graph.output("out", graph.node("Identity", x.apply("Exp"), shape=x.shape) * (1.0 / y.apply("Sqrt")))
