@@ -142,7 +142,7 @@ class Model:
         options = Options(
             threads=min(whole("threads", threads, settings.threads or default_threads()), default_threads()),
             seed=settings.seed if seed is None else seed,
-            convolution=convolution or settings.convolution,
+            convolution=settings.convolution if convolution is None else convolution,
             in_place=settings.memory_optimization,
             reuse=settings.memory_optimization,
             accumulate_gradients=settings.gradient_accumulation > 1,
@@ -154,7 +154,7 @@ class Model:
         )
         for name, value in (memory or {}).items():
             if name not in Options.__dataclass_fields__:
-                raise UsageError(f"compile: unknown option {name!r}")
+                raise UsageError(f"compile: unknown option {name!r}{did_you_mean(name, Options.__dataclass_fields__)}")
             options = replace(options, **{name: value})
         if options.memory_budget == settings.memory_budget:
             self._place = self.spec.at("memory_budget"), "memory_budget"

@@ -151,7 +151,7 @@ def read_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np
         raise DataError(f"{name}: is no NumPy array file: {words}") from None
     if dtype.hasobject or dtype.names is not None or dtype.kind not in "fiubU":
         raise DataError(f"{name}: expected an array of real numbers, got {dtype}")
-    if any(size < 0 for size in shape):
+    if any(isinstance(size, bool) or size < 0 for size in shape):
         raise DataError(f"{name}: has an impossible shape {shape}")
     return shape, fortran, dtype
 

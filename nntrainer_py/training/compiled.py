@@ -9,6 +9,7 @@ Three modes share weights and one transient block:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -43,6 +44,15 @@ Mode = Literal["train", "evaluate", "predict"]
 T = TypeVar("T")
 
 
+_COUNTS = {
+    "threads": 1, "seed": 0, "memory_budget": 1, "lookahead": 0, "data_buffers": 0, "micro_batch": 1,
+}  # fmt: skip  # and the least that each may be
+_SWITCHES = ("accumulate_gradients", "in_place", "reuse", "recompute", "training", "swap", "poison")
+_OPTIONAL = frozenset({"memory_budget", "lookahead", "micro_batch", "swap"})  # may be None
+_WORDS = {"order": ("auto", *ORDERS), "planner": tuple(PLANNERS), "convolution": CONVOLUTIONS}
+_LARGEST_SEED = (1 << 32) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What decides how a graph is compiled; none of the memory options changes a number.
@@ -72,13 +82,30 @@ class Options:
     poison: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("memory_budget", 1), ("lookahead", 0), ("data_buffers", 0), ("micro_batch", 1)):
-            whole(name, getattr(self, name), 0, least)
-        for name, words in (("order", ("auto", *ORDERS)), ("planner", PLANNERS), ("convolution", CONVOLUTIONS)):
+        """Every option is what its type says; UsageError otherwise."""
+        for name, least in _COUNTS.items():
+            value = getattr(self, name)
+            if value is not None or name not in _OPTIONAL:
+                object.__setattr__(self, name, whole(name, "None" if value is None else value, least, least))
+        if self.seed > _LARGEST_SEED:
+            raise UsageError(f"seed: expected an integer of at most {_LARGEST_SEED}, got {self.seed}")
+        for name in _SWITCHES:
+            value = getattr(self, name)
+            if isinstance(value, np.bool_):
+                object.__setattr__(self, name, bool(value))
+            elif not isinstance(value, bool) and not (value is None and name in _OPTIONAL):
+                raise UsageError(f"{name}: expected True or False, got {value!r}")
+        for name, words in _WORDS.items():
             word = getattr(self, name)
             if word not in words:
                 raise UsageError(f"{name}: expected one of {', '.join(words)}, got {word!r}")
-
+        try:
+            folder = os.fspath(self.swap_folder)
+        except TypeError:
+            folder = None
+        if not isinstance(folder, str):
+            raise UsageError(f"swap_folder: expected the path of a folder, got {self.swap_folder!r}")
+        object.__setattr__(self, "swap_folder", folder)
         if self.micro_batch is not None:
             object.__setattr__(self, "accumulate_gradients", True)  # one update for all pieces of a batch
 

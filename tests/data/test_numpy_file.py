@@ -137,6 +137,8 @@ def header(shape, descr="'<f4'", extra=b""):
     [
         header("(1099511627776, 4)", extra=b"\0" * 64),
         header("(-3, 4)", extra=b"\0" * 64),
+        header("(True, 4)", extra=b"\0" * 64),
+        header("(4, False)", extra=b"\0" * 64),
         header("(4, 4)", extra=b"\0" * 63),
         header("(0, 4)"),
         header("(4, 4)", descr="'|O'", extra=b"\0" * 200),

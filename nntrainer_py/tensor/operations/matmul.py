@@ -81,6 +81,8 @@ class Matmul(_Product):
         inner, n = (b[-1], b[-2]) if attributes.get("transpose_b") else (b[-2], b[-1])
         if k != inner:
             raise ValueError(f"matmul: the inner sizes of {a} and {b} differ: {k} and {inner}")
+        if k == 0:
+            raise ValueError(f"matmul: there is nothing to add up, the inner size of {a} and {b} is 0")
         if math.prod(b[:-2]) != 1 and math.prod(b[:-2]) != math.prod(a[:-2]):
             raise ValueError(f"matmul: the leading axes of {b} fit neither {a} nor one matrix")
         if "bias" in reads and reads["bias"].size != n:
@@ -117,6 +119,8 @@ class MatmulGradient(_Product):
         x, g = reads["x"].shape, reads["g"].shape
         if x[:-1] != g[:-1]:
             raise ValueError(f"matmul_gradient: the rows of {x} and {g} differ")
+        if 0 in x[:-1]:
+            raise ValueError(f"matmul_gradient: there is nothing to add up, {x} has no rows")
         return {"out": Spec((1, 1, x[-1], g[-1]))}
 
     def sizes(self, operation: Operation) -> tuple[int, int, int, int]:
