@@ -187,6 +187,7 @@ def _check(arguments: argparse.Namespace) -> int:
     given = {use: getattr(arguments, use) for use in USES if getattr(arguments, use) is not None}
     faults: list[NNTrainerError] = []
     start = _start(arguments, model, None, faults)
+    _require_weight_names(model, faults)
     SeveralErrors.raise_if_any(faults)
     buffers = count_buffers(model, given, strict=True)
     name = Path(arguments.model).name
@@ -227,10 +228,18 @@ def _start(
 
 
 def planned(model: Model, name: str, data: int | None) -> Layout:
-    """The layout, with every plan that the run needs first; PlanError at the place of the budget."""
+    """The layout, with every plan that the run needs first; PlanError at the place of the budget.
+
+    UsageError at that of the swap file, where the plans need one that cannot be made.
+    """
     from nntrainer_py.cli.layout import layout_of
 
-    return layout_of(model, name, data)
+    layout = layout_of(model, name, data)
+    try:
+        model.compiled.require_swap_file()
+    except UsageError as error:
+        raise error.located(model.spec.at("fsu_path"), "fsu_path") from None
+    return layout
 
 
 def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
@@ -278,7 +287,8 @@ def _settings(
         Best(arguments.monitor, patience=arguments.patience)  # says what is wrong with them
         return model.settings(changes=changes)
     except UsageError as error:
-        errors.append(error)
+        if error.key not in ("save_path", "save_best_path"):  # these are told with their place
+            errors.append(error)
         return None
 
 
@@ -288,8 +298,7 @@ def _require_writable(
     """The weight files that the description asks for can be written, and take the place of nothing that is read."""
     import os
 
-    from nntrainer_py.formats.names import save_fault
-
+    told = len(errors)
     taken = _files_read(model, given, weights)
     for key in ("save_path", "save_best_path"):
         text = getattr(model.spec.model, key)
@@ -304,8 +313,6 @@ def _require_writable(
             problem = "is a folder, a file was expected"
         elif path.exists() and not path.is_file():
             problem = "is not a regular file"
-        elif save_fault(path):
-            problem = save_fault(path)
         elif os.path.realpath(path) in taken:
             problem = f"would overwrite {taken[os.path.realpath(path)]}"
         elif not parent.is_dir():
@@ -315,6 +322,20 @@ def _require_writable(
         if problem:
             errors.append(UsageError(f"{printable(str(path))}: {problem}", origin=model.spec.at(key), key=key))
         taken.setdefault(os.path.realpath(path), f"what {key} writes")
+    if len(errors) == told:
+        _require_weight_names(model, errors)
+
+
+def _require_weight_names(model: Model, errors: list[NNTrainerError]) -> None:
+    """The weight files that the description asks for have names of such."""
+    from nntrainer_py.formats.names import save_fault
+
+    for key in ("save_path", "save_best_path"):
+        text = getattr(model.spec.model, key)
+        problem = "" if text is None else save_fault(text)
+        if problem:
+            path = printable(str(model.spec.folder / text))
+            errors.append(UsageError(f"{path}: {problem}", origin=model.spec.at(key), key=key))
 
 
 def _files_read(model: Model, given: dict[str, str | None], weights: str | None) -> dict[str, str]:

@@ -32,6 +32,7 @@ def test_weights_are_not_written_over_what_is_read(
     done = command(capsys, "train", ini, "--out", tmp_path / "run", "--test", tmp_path / "other.dat")
     assert done.code == 2
     assert f"would overwrite {what}" in done.err
+    assert done.err.count("\n") == 1
     assert "save_path" in done.err
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
     assert not (tmp_path / "run").exists()
@@ -56,3 +57,17 @@ def test_a_pipe_or_device_as_save_path_is_refused_before_the_run(
     assert "is not a regular file" in done.err
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["save_path", "save_best_path"])
+def test_names_that_are_no_kind_of_weight_file_are_refused_first(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ini = write_problem(tmp_path, MODEL.replace("epochs = 3", f"epochs = 3\n{key} = w.onnx"))
+    done = command(capsys, "train", ini)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert done.err.startswith(f"{ini}:4: [Model] {key}: ")
+    assert "weights are written as .bin or .safetensors" in done.err
+    assert command(capsys, "train", "--check", ini).err == done.err
+    assert not (tmp_path / "runs").exists()
