@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import MissingExtraError
+from nntrainer_py.errors import MissingExtraError, counted
 from nntrainer_py.layers.activation import Activation
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.layers.dropout import Dropout
@@ -86,7 +86,8 @@ class _Recipe:
         features = made[0].dim.features
         if len(made) != 1 or features != self._outputs:
             raise ValueError(
-                f"the model has {len(made)} outputs of {features} values, the targets need {self._outputs}"
+                f"the model has {counted(len(made), 'output')} of {counted(features, 'value')}, "
+                f"the targets need {self._outputs}"
             )
         return model
 

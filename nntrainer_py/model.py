@@ -19,7 +19,16 @@ from nntrainer_py.data.loader import Batch, BatchLoader
 from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.data.raw_file import RawFileDataset
 from nntrainer_py.data.sources import as_dataset
-from nntrainer_py.errors import NumericalError, Origin, PlanError, UsageError, WeightFileError, did_you_mean, printable
+from nntrainer_py.errors import (
+    NumericalError,
+    Origin,
+    PlanError,
+    UsageError,
+    WeightFileError,
+    counted,
+    did_you_mean,
+    printable,
+)
 from nntrainer_py.formats import names
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.graph.description import load_ini, load_text
@@ -258,7 +267,10 @@ class Model:
         self._whole = self._make(options)
         self._compiled = None if self._splits else self._whole
         self._stepper = None
-        return f"no data set has more than {samples} samples, so batches are planned for that, not for {described}"
+        return (
+            f"no data set has more than {counted(samples, 'sample')}, "
+            f"so batches are planned for that, not for {described}"
+        )
 
     @property
     def trainable(self) -> bool:
@@ -467,7 +479,7 @@ class Model:
         samples = dataset.labelled_samples(inputs, labels, graph.label_kinds)
         if samples:
             raise dataset.error(
-                f"this looks like {samples} samples with labels, which a raw file does not tell; "
+                f"this looks like {counted(samples, 'sample')} with labels, which a raw file does not tell; "
                 "say labelled=True to leave the labels out, or labelled=False when these are inputs alone"
             )
 

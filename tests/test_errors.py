@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from nntrainer_py import errors
@@ -18,6 +21,7 @@ from nntrainer_py.errors import (
     Origin,
     PropertyError,
     UsageError,
+    counted,
     did_you_mean,
     nearest,
     quoted,
@@ -161,3 +165,30 @@ def test_gathering_lets_foreign_errors_pass() -> None:
     with pytest.raises(ZeroDivisionError), faults.gather():
         raise ZeroDivisionError
     assert not faults
+
+
+def test_numbers_of_things() -> None:
+    assert [counted(number, "epoch") for number in (0, 1, 2)] == ["0 epochs", "1 epoch", "2 epochs"]
+    assert counted(1, "batch", "batches") == "1 batch"
+    assert counted(3, "batch", "batches") == "3 batches"
+
+
+#: a number and a noun in a text, such as {count} samples; counted() gives both
+_PLURAL = re.compile(
+    r"(?<!of )\{[^{}\"':]+\} (?:epoch|step|sample|tensor|value|kernel|folder|prediction|input|output|label|file)s\b"
+)
+
+
+def test_no_message_counts_one_things() -> None:
+    """Texts about runs, data and files number things through `counted`: "1 epochs" is told nowhere."""
+    package = Path(errors.__file__).parent
+    texts = {path.relative_to(package): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    found = [
+        f"{path}: {match[0]}"
+        for path, text in texts.items()
+        if path.parts[0] in ("cli", "data", "formats", "memory", "training")
+        for line in text.splitlines()
+        if 'f"' in line
+        for match in _PLURAL.finditer(line)
+    ]
+    assert found == []

@@ -78,7 +78,7 @@ def test_a_model_of_ones_own(tmp_path):
         "[in]\ntype = input\ninput_shape = 1:1:4\n[out]\ntype = fully_connected\nunit = 3\nactivation = softmax\n"
     )
     assert NNClassifier(model=ini, epochs=50, threads=1).fit(x, y).score(x, y) > 0.8
-    with pytest.raises(ValueError, match="the model has 1 outputs of 3 values, the targets need 2"):
+    with pytest.raises(ValueError, match="the model has 1 output of 3 values, the targets need 2"):
         NNClassifier(model=ini, epochs=1, threads=1).fit(x[y < 2], y[y < 2])
 
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from nntrainer_py.cli.process import resident_memory
 from nntrainer_py.cli.quantities import amount, duration, figures
-from nntrainer_py.errors import DataError, printable
+from nntrainer_py.errors import DataError, counted, printable
 from nntrainer_py.training.callbacks import BatchReport, Callback, RunFacts, TrainingResult
 from nntrainer_py.training.history import EpochRow, finite
 
@@ -35,7 +35,7 @@ def beginning(run: RunFacts) -> str:
     if run.start_epoch == 1 and not run.start_batch:
         return ""
     inside = f", batch {run.start_batch + 1}" if run.start_batch else ""
-    return f"resumed at epoch {run.start_epoch}{inside} ({run.step} steps are done)"
+    return f"resumed at epoch {run.start_epoch}{inside} ({counted(run.step, 'step')} done)"
 
 
 class Lines(Callback):
@@ -152,7 +152,7 @@ class LogFile(Callback):
 
     def train_begin(self, run: RunFacts) -> None:
         self._file = self._path.open("a", encoding="utf-8", errors="backslashreplace")
-        self.note(f"{self._title}, {run.epochs} epochs; {beginning(run) or 'a new run'}")
+        self.note(f"{self._title}, {counted(run.epochs, 'epoch')}; {beginning(run) or 'a new run'}")
 
     def epoch_end(self, run: RunFacts, row: EpochRow) -> None:
         self.note(epoch_line(row, run.epochs, run.best_epoch == row.epoch and row.valid_loss is not None))

@@ -23,7 +23,7 @@ from nntrainer_py.cli.command import (
 )
 from nntrainer_py.cli.opening import open_model
 from nntrainer_py.cli.quantities import figures, table
-from nntrainer_py.errors import DataError, NNTrainerError, Origin, UsageError, printable
+from nntrainer_py.errors import DataError, NNTrainerError, Origin, UsageError, counted, printable
 
 if TYPE_CHECKING:
     from nntrainer_py.data.dataset import Dataset
@@ -168,7 +168,7 @@ def _predict(arguments: argparse.Namespace, model: Model, loader: BatchLoader) -
                 writer.write(first + row, [array[row].reshape(-1) for array in outputs])
             first += len(outputs[0])
     if arguments.output and not arguments.quiet:
-        say(f"{first} predictions are in {printable(arguments.output)}")
+        say(f"{counted(first, 'prediction')} written to {printable(arguments.output)}")
 
 
 def _passes(model: Model, loader: BatchLoader) -> Iterator[list[Any]]:
@@ -196,7 +196,7 @@ def _evaluate(arguments: argparse.Namespace, model: Model, loader: BatchLoader) 
     else:
         if arguments.quiet and not arguments.evaluate:
             return
-        text = f"{loader.samples_per_epoch} samples: {figures(found)}"
+        text = f"{counted(loader.samples_per_epoch, 'sample')}: {figures(found)}"
         if report is not None and arguments.evaluate:
             scores = report.figures
             rows = [

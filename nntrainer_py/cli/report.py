@@ -15,7 +15,7 @@ from nntrainer_py.cli import svg
 from nntrainer_py.cli.command import Parser, add_output_arguments, run
 from nntrainer_py.cli.costs import StepCost
 from nntrainer_py.cli.quantities import amount, duration, figure, shape
-from nntrainer_py.errors import DataError, UsageError, printable
+from nntrainer_py.errors import DataError, UsageError, counted, printable
 
 if TYPE_CHECKING:
     from nntrainer_py.cli.layout import Layout
@@ -143,7 +143,12 @@ def _head(found: RunFiles, title: str) -> str:
         shown = [figure(key, value) for key, value in values.items() if key != "epoch" and value is not None]
         if shown:
             tiles.append((shown[-1], f"{name}: {', '.join(shown[:-1])}"))
-    tiles.append((duration(result.get("seconds", 0.0)), f"{result.get('epochs')} epochs, {result.get('steps')} steps"))
+    tiles.append(
+        (
+            duration(result.get("seconds", 0.0)),
+            f"{counted(result.get('epochs', 0), 'epoch')}, {counted(result.get('steps', 0), 'step')}",
+        )
+    )
     planned = ((result.get("memory") or {}).get("planned") or {}).get("total")
     if planned is not None:
         tiles.append((amount(planned), "planned memory"))
@@ -175,7 +180,8 @@ def _classes(found: RunFiles) -> str:
     ]
     matrix = svg.confusion(names, evaluation["confusion"])
     return (
-        f"<h2>Classes</h2><p>Validation, {evaluation['samples']} samples, {100 * evaluation['accuracy']:.2f} % right. "
+        f"<h2>Classes</h2><p>Validation, {counted(evaluation['samples'], 'sample')}, "
+        f"{100 * evaluation['accuracy']:.2f} % right. "
         f'Rows are true classes, columns predicted ones.</p><div class="wide" id="confusion">{matrix}</div>'
         + _table(["class", "precision", "recall", "F1", "samples"], rows, numbers=(1, 2, 3, 4))
     )

@@ -17,7 +17,7 @@ from nntrainer_py.cli.command import (
     tell_of_compiling,
 )
 from nntrainer_py.cli.quantities import amount
-from nntrainer_py.errors import UsageError, printable
+from nntrainer_py.errors import UsageError, counted, printable
 
 if TYPE_CHECKING:
     from nntrainer_py.model import Model
@@ -164,11 +164,15 @@ def warm(arguments: argparse.Namespace) -> int:
     precompile(list(jobs.values()), folder)
     left = [job for job in jobs.values() if not job[0].is_ready(job[1])]
     if left:
-        raise UsageError(f"{len(left)} kernels could not be compiled, the first is {left[0][0].name}")
+        raise UsageError(f"{counted(len(left), 'kernel')} could not be compiled, the first is {left[0][0].name}")
     if arguments.json:
         print(json.dumps({"compiled": len(jobs), "folder": str(target)}))
     elif not arguments.quiet:
-        say(f"{len(jobs)} kernels compiled into {target}" if jobs else f"nothing to compile; kernels are in {target}")
+        say(
+            f"{counted(len(jobs), 'kernel')} compiled into {target}"
+            if jobs
+            else f"nothing to compile; kernels are in {target}"
+        )
     return 0
 
 
@@ -201,7 +205,7 @@ def _prune(arguments: argparse.Namespace) -> int:
             print(f"{word} {printable(str(folder.path))} ({amount(folder.size)})")
         for folder, reason in kept:
             print(f"kept {printable(str(folder.path))} ({amount(folder.size)}): {printable(reason)}")
-        print(f"{word} {len(removed)} folders, {amount(freed)}; kept {len(kept)}")
+        print(f"{word} {counted(len(removed), 'folder')}, {amount(freed)}; kept {len(kept)}")
     return 0
 
 

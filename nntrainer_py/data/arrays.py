@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nntrainer_py.data.dataset import AnyArray, Float32, IndexedDataset, Indices, Shape, as_shape, show, size_of
 from nntrainer_py.data.gather import RowGatherer
 from nntrainer_py.data.labels import encode_labels, indices_of_names
-from nntrainer_py.errors import DataError, did_you_mean, printable
+from nntrainer_py.errors import DataError, counted, did_you_mean, printable
 
 ArrayOrList = npt.ArrayLike | Sequence[npt.ArrayLike]
 
@@ -58,7 +58,7 @@ class ArrayDataset(IndexedDataset):
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         if len(self._inputs) != len(inputs):
-            raise self.error(f"the data has {len(self._inputs)} inputs, the model takes {len(inputs)}")
+            raise self.error(f"the data has {counted(len(self._inputs), 'input')}, the model takes {len(inputs)}")
         for k, (array, shape) in enumerate(zip(self._inputs, inputs, strict=True)):
             problem = layout_problem(array.shape[1:], shape)
             if problem:
@@ -66,12 +66,12 @@ class ArrayDataset(IndexedDataset):
         if not labels:
             return []
         if len(self._labels) != len(labels):
-            raise self.error(f"the data has {len(self._labels)} labels, the model takes {len(labels)}")
+            raise self.error(f"the data has {counted(len(self._labels), 'label')}, the model takes {len(labels)}")
         raw = [size_of(array.shape[1:]) for array in self._labels]
         for k, (array, shape) in enumerate(zip(self._labels, labels, strict=True)):
             if encode_labels(raw[k], shape) is None:
                 raise self.error(
-                    f"wrong stride: label {k} of a sample has {raw[k]} values (shape {array.shape[1:]}), "
+                    f"wrong stride: label {k} of a sample has {counted(raw[k], 'value')} (shape {array.shape[1:]}), "
                     f"the model takes {size_of(shape)} ({show(shape)}) or one class index"
                 )
         if class_names is not None and self.class_names is not None and class_names != self.class_names:
@@ -130,7 +130,8 @@ def layout_problem(have: Sequence[int], want: Shape) -> str:
     """
     if size_of(have) != size_of(want):
         return (
-            f"a sample has {size_of(have)} values (shape {tuple(have)}), the model takes {size_of(want)} ({show(want)})"
+            f"a sample has {counted(size_of(have), 'value')} (shape {tuple(have)}), "
+            f"the model takes {size_of(want)} ({show(want)})"
         )
     mine, theirs = [s for s in have if s != 1], [s for s in want if s != 1]
     if mine == theirs or len(mine) <= 1 or len(theirs) <= 1:

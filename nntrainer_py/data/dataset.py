@@ -19,7 +19,7 @@ import numpy.typing as npt
 from nntrainer_py.data.gather import strict_float32
 from nntrainer_py.data.labels import LabelEncoder, check_labels, put_labels
 from nntrainer_py.data.normalization import Normalization
-from nntrainer_py.errors import DataError, Origin, printable
+from nntrainer_py.errors import DataError, Origin, counted, printable
 from nntrainer_py.tensor.dim import TensorDim
 
 Shape = tuple[int, int, int]
@@ -127,7 +127,7 @@ class Dataset(ABC):
         inputs = [as_shape(shape) for shape in input_dims]
         labels = [as_shape(shape) for shape in label_dims]
         if label_kinds is not None and len(label_kinds) != len(labels):
-            raise ValueError(f"expected a kind for each of {len(labels)} labels, got {len(label_kinds)}")
+            raise ValueError(f"expected a kind for each of {counted(len(labels), 'label')}, got {len(label_kinds)}")
         self._label_kinds = list(label_kinds) if label_kinds is not None else None
         with self.located():
             raw_sizes = self._fit(inputs, labels, tuple(class_names) if class_names is not None else None)
@@ -279,7 +279,9 @@ class StreamCursor:
             self.delivered += step
             samples -= step
         if samples > short:
-            raise self._dataset.error(f"the data ended after {self.delivered} samples, before the place to resume from")
+            raise self._dataset.error(
+                f"the data ended after {counted(self.delivered, 'sample')}, before the place to resume from"
+            )
 
     def close(self) -> None:
         """Let go of the stream; a generator's ``finally`` blocks run."""
@@ -317,7 +319,8 @@ class StreamCursor:
                 self._ended = True
                 if promised is not None:
                     raise self._dataset.error(
-                        f"epoch {self._epoch + 1} ended after {self.delivered} samples, {promised} were promised"
+                        f"epoch {self._epoch + 1} ended after {counted(self.delivered, 'sample')}, "
+                        f"{promised} were promised"
                     ) from None
             else:
                 self._taken, self._rows = 0, len(self._inputs[0])

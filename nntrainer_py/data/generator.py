@@ -12,7 +12,7 @@ from nntrainer_py.data.arrays import as_array, layout_problem
 from nntrainer_py.data.dataset import AnyArray, Float32, IndexedDataset, Indices, Shape, StreamDataset, show, size_of
 from nntrainer_py.data.gather import strict_float32
 from nntrainer_py.data.labels import encode_labels, put_labels
-from nntrainer_py.errors import NNTrainerError
+from nntrainer_py.errors import NNTrainerError, counted
 
 Rows = tuple[list[AnyArray], list[AnyArray]]
 
@@ -85,7 +85,9 @@ class ItemParser:
             return 1
         problem = layout_problem(array.shape[1:], shape) if array.ndim > 1 else ""
         found = (
-            problem or f"got {array.size} values (shape {array.shape}), the model takes {size} ({show(shape)}) a sample"
+            problem
+            or f"got {counted(array.size, 'value')} (shape {array.shape}), "
+            f"the model takes {size} ({show(shape)}) a sample"
         )
         raise ValueError(f"wrong stride: {what}: {found}")
 
@@ -94,7 +96,7 @@ class ItemParser:
         raw, rest = divmod(array.size, count)
         if rest or encode_labels(raw, shape) is None:
             raise ValueError(
-                f"wrong stride: label {k} has {array.size} values for {count} samples, "
+                f"wrong stride: label {k} has {counted(array.size, 'value')} for {counted(count, 'sample')}, "
                 f"the model takes {size_of(shape)} ({show(shape)}) or one class index a sample"
             )
         return raw
@@ -218,7 +220,9 @@ class _Once:
             self._rows = self._dataset._parsed(self._items, epoch)
         while self._taken < start:  # an interrupted epoch, or one that another process already used
             if self._next(start - self._taken) is None:
-                raise self._dataset.error(f"the data ended after {self._taken} samples, before epoch {epoch + 1}")
+                raise self._dataset.error(
+                    f"the data ended after {counted(self._taken, 'sample')}, before epoch {epoch + 1}"
+                )
         end = None if promised is None else start + promised
         while end is None or self._taken < end:
             rows = self._next(None if end is None else end - self._taken)

@@ -13,7 +13,7 @@ import numpy as np
 from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, show
 from nntrainer_py.data.files import checked_file, checked_folder, reason
 from nntrainer_py.data.labels import encode_labels
-from nntrainer_py.errors import DataError, MissingExtraError, Origin, printable, quoted
+from nntrainer_py.errors import DataError, MissingExtraError, Origin, counted, printable, quoted
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 _FORMATS = ("PNG", "JPEG", "BMP")
@@ -149,7 +149,7 @@ def _from_folders(folder: Path, notices: list[str]) -> Iterator[_Image]:
             else:
                 skipped += 1
     if skipped:
-        notices.append(f"{folder}: {skipped} files that are no PNG, JPEG or BMP image were skipped")
+        notices.append(f"{folder}: {counted(skipped, 'file')} skipped, no PNG, JPEG or BMP image")
 
 
 def _from_list(path: Path) -> Iterator[_Image]:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from nntrainer_py.errors import DataError, printable
+from nntrainer_py.errors import DataError, counted, printable
 
 Float32 = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class LabelEncoder:
     def __init__(self, raw: int, shape: Sequence[int], class_names: tuple[str, ...] | None = None) -> None:
         mode = encode_labels(raw, shape)
         if mode is None:
-            raise ValueError(f"{raw} values cannot become a label of shape {tuple(shape)}")
+            raise ValueError(f"{counted(raw, 'value')} cannot become a label of shape {tuple(shape)}")
         self.raw = raw
         self._shape = tuple(shape)
         self.classes = int(shape[2])

@@ -20,7 +20,7 @@ from nntrainer_py.data.passes import (
     ThreadedPass,
     check_count,
 )
-from nntrainer_py.errors import DataError, PlanError
+from nntrainer_py.errors import DataError, PlanError, counted
 from nntrainer_py.memory.machine import machine_memory
 
 SHUFFLE_KINDS = ("counter", "nntrainer")
@@ -173,7 +173,8 @@ def _require_memory(dataset: Dataset, needed: int, batch_size: int) -> None:
     there = machine_memory()
     if there is not None and needed > there:
         raise PlanError(
-            f"{dataset.name}: batches of {batch_size} samples take {needed} bytes of memory, the machine has {there}; "
+            f"{dataset.name}: batches of {counted(batch_size, 'sample')} take {needed} bytes of memory, "
+            f"the machine has {there}; "
             "choose a smaller batch size"
         )
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from nntrainer_py.data.dataset import Dataset, Float32, IndexedDataset, Indices, StreamDataset
-from nntrainer_py.errors import ForkError
+from nntrainer_py.errors import ForkError, counted
 from nntrainer_py.tensor.rng import Stream, nntrainer_shuffle, permutation
 
 _JOIN_SECONDS = 5.0
@@ -49,7 +49,8 @@ def check_count(dataset: Dataset, count: int | None, batch_size: int, drop_last:
         raise dataset.error("there is no sample in it")
     if drop_last and count is not None and count < batch_size:
         raise dataset.error(
-            f"{count} samples do not fill one batch of {batch_size}, and drop_last leaves out batches that are not full"
+            f"{counted(count, 'sample')} cannot fill one batch of {batch_size}, "
+            "and drop_last leaves out batches that are not full"
         )
 
 

@@ -12,7 +12,7 @@ from nntrainer_py.data.files import checked_file, known_format, reason
 from nntrainer_py.data.gather import RowGatherer
 from nntrainer_py.data.labels import check_labels
 from nntrainer_py.data.rows import check_columns, describe_stride
-from nntrainer_py.errors import DataError, Origin
+from nntrainer_py.errors import DataError, Origin, counted
 
 _VALUE_BYTES = 4
 _PROBED_SAMPLES = 64
@@ -124,7 +124,8 @@ class RawFileDataset(IndexedDataset):
                 raise
             width = self._gatherer.width
             raise self.error(
-                f"wrong stride: read as the model's samples of {width * _VALUE_BYTES} bytes ({width} values), "
+                f"wrong stride: read as the model's samples of {width * _VALUE_BYTES} bytes "
+                f"({counted(width, 'value')}), "
                 f"most labels are no labels; {error.message}"
             ) from None
 
@@ -145,7 +146,7 @@ class RawFileDataset(IndexedDataset):
         features = sum(map(size_of, inputs))
         text = (
             f"the file has {self._size()}, the model's sample is {stride * _VALUE_BYTES} bytes, {model}; "
-            f"{rest} bytes are left over after {self._count} samples"
+            f"{rest} bytes are left over after {counted(self._count, 'sample')}"
         )
         if not labels:
             raise self.error(f"wrong stride: {text}; of samples with labels, read these too")
@@ -156,8 +157,8 @@ class RawFileDataset(IndexedDataset):
             table = np.memmap(self.path, dtype="<f4", mode="r", shape=(self._bytes // shorter, features + indices))
             if _are_indices(np.asarray(table[:_PROBED_SAMPLES, features:]), max(classes)):
                 raise self.error(
-                    f"wrong stride: {text}; it would hold exactly {len(table)} samples of {shorter} bytes with a class "
-                    "index for each label (integer_labels = true)"
+                    f"wrong stride: {text}; it would hold exactly {counted(len(table), 'sample')} of {shorter} bytes "
+                    "with a class index for each label (integer_labels = true)"
                 )
         if self._label_kinds is not None and not self._labels_make_sense():
             raise self.error(f"wrong stride: {text}, and the values in the place of the labels are no labels")
@@ -188,7 +189,7 @@ class RawFileDataset(IndexedDataset):
 
     def _size(self) -> str:
         whole, odd = divmod(self._bytes, _VALUE_BYTES)
-        return f"{self._bytes} bytes ({whole} values{f' and {odd} bytes' if odd else ''})"
+        return f"{self._bytes} bytes ({counted(whole, 'value')}{f' and {odd} bytes' if odd else ''})"
 
     def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
         if self._gatherer is None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, show, size_of
 from nntrainer_py.data.gather import RowGatherer
 from nntrainer_py.data.labels import LabelEncoder, Where
+from nntrainer_py.errors import counted
 
 _CHECKED_BYTES = 1 << 26  # a larger table is checked batch by batch, as it is read
 
@@ -28,7 +29,11 @@ def describe_stride(inputs: Sequence[Shape], labels: Sequence[Shape]) -> str:
     """``74 values (inputs 1:1:64 + labels 1:1:10)``."""
     total = sum(map(size_of, (*inputs, *labels)))
     ins, outs = (" and ".join(map(show, shapes)) for shapes in (inputs, labels))
-    return f"{total} values (inputs {ins} + labels {outs})" if labels else f"{total} values (inputs {ins}, no label)"
+    return (
+        f"{counted(total, 'value')} (inputs {ins} + labels {outs})"
+        if labels
+        else f"{counted(total, 'value')} (inputs {ins}, no label)"
+    )
 
 
 class TableDataset(IndexedDataset):
@@ -69,7 +74,8 @@ class TableDataset(IndexedDataset):
             raw = []
         if raw is None:
             raise self.error(
-                f"wrong stride: a sample has {width} values, the model takes {describe_stride(inputs, labels)}"
+                f"wrong stride: a sample has {counted(width, 'value')}, "
+                f"the model takes {describe_stride(inputs, labels)}"
             )
         sizes = [size_of(shape) for shape in inputs]
         self._parts = (_starts(sizes, 0), _starts(raw, features))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import WeightFileError
+from nntrainer_py.errors import WeightFileError, counted
 from nntrainer_py.formats.atomic import write_atomically
 
 ADAM = b"adam"
@@ -41,8 +41,8 @@ def layout(weights: Arrays, trained: Sequence[str]) -> str:
     size = sum(array.nbytes for array in weights.values())
     moments = 2 * sum(weights[name].nbytes for name in trained)
     return (
-        f"{size} bytes of weights ({len(weights)} tensors); or {size + 8} with the counters; with Adam's mark "
-        f"{size + 12}, and with Adam's moments {size + 12 + moments}"
+        f"{size} bytes of weights ({counted(len(weights), 'tensor')}); "
+        f"or {size + 8} with the counters; with Adam's mark {size + 12}, and with Adam's moments {size + 12 + moments}"
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from nntrainer_py.errors import DescriptionError, Fault, UsageError
+from nntrainer_py.errors import DescriptionError, Fault, UsageError, counted
 from nntrainer_py.graph import figures
 from nntrainer_py.graph.fusion import fuse
 from nntrainer_py.graph.limits import require_addressable, require_addressable_values
@@ -110,7 +110,7 @@ def _finalize_node(
     for producer, index in node.inputs:
         made = table[producer].outputs
         if index >= len(made):
-            raise ValueError(f"{table[producer].name} has {len(made)} outputs, output {index} is asked for")
+            raise ValueError(f"{table[producer].name} has {counted(len(made), 'output')}, output {index} is asked for")
         dims.append(made[index])
     if not node.inputs:
         dims = [dim.replace(batch=batch) for dim in node.input_dims]

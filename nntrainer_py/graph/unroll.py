@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nntrainer_py.errors import UsageError
+from nntrainer_py.errors import UsageError, counted
 from nntrainer_py.graph.names import hint
 from nntrainer_py.graph.spec import LayerSpec, layer_class, takes_label
 from nntrainer_py.graph.variants import with_properties
@@ -223,7 +223,8 @@ class _Group:
                 found.append(before)
             else:
                 self.fault(
-                    f"'{member.name}' has {len(found)} inputs, none with number {target.output}", "recurrent_input"
+                    f"'{member.name}' has {counted(len(found), 'input')}, none with number {target.output}",
+                    "recurrent_input",
                 )
         return tuple(found)
 
@@ -246,7 +247,7 @@ class _Group:
             with self.setting.faults.gather(self.spec.origin):
                 if properties and len(inputs) > 1:
                     raise UsageError(
-                        f"{len(inputs)} outputs are read; {' and '.join(properties)} works on a single one"
+                        f"{counted(len(inputs), 'output')} are read; {' and '.join(properties)} works on a single one"
                     )
             yield self.generated(self.name(name), "identity", inputs, **properties)
 

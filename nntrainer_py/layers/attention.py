@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nntrainer_py.errors import counted
 from nntrainer_py.layers.base import BuiltinLayer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter
 from nntrainer_py.properties import boolean
@@ -21,7 +22,7 @@ class Attention(BuiltinLayer):
 
     def finalize(self, ctx: FinalizeContext) -> None:
         if len(ctx.inputs) not in (2, 3):
-            raise ValueError(f"{len(ctx.inputs)} inputs, attention takes query, value and possibly key")
+            raise ValueError(f"{counted(len(ctx.inputs), 'input')}, attention takes query, value and possibly key")
         query, value = ctx.inputs[:2]
         key = ctx.inputs[-1]
         if query.channel != 1 or value.channel != 1 or key.channel != 1:

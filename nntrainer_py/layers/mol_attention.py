@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nntrainer_py.errors import counted
 from nntrainer_py.layers.base import WeightLayer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter
 from nntrainer_py.properties import positive_int
@@ -29,7 +30,7 @@ class MolAttention(WeightLayer):
 
     def finalize(self, ctx: FinalizeContext) -> None:
         if len(ctx.inputs) not in (3, 4):
-            raise ValueError(f"{len(ctx.inputs)} inputs, expected query, value, state and possibly a length")
+            raise ValueError(f"{counted(len(ctx.inputs), 'input')}, expected query, value, state and possibly a length")
         query, value, state = ctx.inputs[:3]
         if query.channel != 1 or query.height != 1:
             raise ValueError(f"the query is {query}, it must be one step of one channel")

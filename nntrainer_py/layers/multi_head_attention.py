@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nntrainer_py.errors import counted
 from nntrainer_py.layers.base import WeightLayer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter, Weight
 from nntrainer_py.properties import boolean, enum, number, positive_int
@@ -42,7 +43,7 @@ class MultiHeadAttention(WeightLayer):
 
     def finalize(self, ctx: FinalizeContext) -> None:
         if len(ctx.inputs) not in (3, 4):
-            raise ValueError(f"{len(ctx.inputs)} inputs, expected query, key, value and possibly a mask")
+            raise ValueError(f"{counted(len(ctx.inputs), 'input')}, expected query, key, value and possibly a mask")
         query, key, value = ctx.inputs[:3]
         heads = self.num_heads
         if query.channel != 1 or key.channel != 1 or value.channel != 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from nntrainer_py.errors import counted
 from nntrainer_py.layers.base import WeightLayer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter, Weight
 from nntrainer_py.properties import boolean, enum, number, positive_int
@@ -203,7 +204,7 @@ class Cell(RecurrentLayer):
     def finalize(self, ctx: FinalizeContext) -> None:
         if len(ctx.inputs) not in (1, 1 + len(self.states)):
             names = ", ".join(("x", *(f"{name[:-1]} state" for name in self.states)))
-            raise ValueError(f"{len(ctx.inputs)} inputs, a {self.keyword} takes {names}")
+            raise ValueError(f"{counted(len(ctx.inputs), 'input')}, a {self.keyword} takes {names}")
         x, *before = ctx.inputs
         if x.channel != 1 or x.height != 1:
             raise ValueError(f"input is {x}, a cell takes one step of 1 channel: 1:1:features")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nntrainer_py.errors import UsageError
+from nntrainer_py.errors import UsageError, counted
 from nntrainer_py.layers.base import BuiltinLayer, Layer
 from nntrainer_py.layers.context import FinalizeContext, LayerEmitter
 from nntrainer_py.layers.opaque import OpaqueAdapter
@@ -54,7 +54,7 @@ class TimeDist(BuiltinLayer):
         if self.inner is None:
             raise ValueError("write distribute = true in the section of the layer that is to be applied to every step")
         if len(ctx.inputs) != 1:
-            raise ValueError(f"{len(ctx.inputs)} inputs, a layer that is applied to every step takes one")
+            raise ValueError(f"{counted(len(ctx.inputs), 'input')}, a layer that is applied to every step takes one")
         (x,) = ctx.inputs
         if x.channel != 1:
             raise ValueError(

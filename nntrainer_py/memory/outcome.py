@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nntrainer_py.errors import PlanError
+from nntrainer_py.errors import PlanError, counted
 from nntrainer_py.memory.moves import Step, Taken
 from nntrainer_py.memory.plan import MemoryPlan
 from nntrainer_py.memory.planner import aligned, peak
@@ -97,7 +97,9 @@ class PlanReport:
             if taken:
                 freed, cost = sum(move.freed for move in taken), sum(move.cost for move in taken)
                 share = 100 * cost / self.step_cost if self.step_cost else 0.0
-                found.append(f"{what}: {len(taken)} tensors, {freed / mib:.2f} MiB, predicted {share:.1f} % of a step")
+                found.append(
+                    f"{what}: {counted(len(taken), 'tensor')}, {freed / mib:.2f} MiB, predicted {share:.1f} % of a step"
+                )
         if self.budget is not None:
             found.append(f"budget: {amount(self.budget)}, planned {amount(self.total)}")
         return found

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import DataError, Origin, PlanError, UsageError
+from nntrainer_py.errors import DataError, Origin, PlanError, UsageError, counted
 from nntrainer_py.graph.lower import Lowered, lower
 from nntrainer_py.graph.model_section import CONVOLUTIONS
 from nntrainer_py.graph.order import Graph
@@ -97,7 +97,7 @@ class Options:
                 raise UsageError(f"{name}: expected True or False, got {value!r}")
         for name, words in _WORDS.items():
             word = getattr(self, name)
-            if word not in words:
+            if not isinstance(word, str) or word not in words:
                 raise UsageError(f"{name}: expected one of {', '.join(words)}, got {word!r}")
         try:
             folder = os.fspath(self.swap_folder)
@@ -389,12 +389,17 @@ class Compiled:
             return self.planning.together([self.lowered(mode, batch)])[0]
         except Refusal as error:
             raise error.advised(
-                f". The budget was kept for batches of up to {self.batch} samples, this one has {batch}"
+                f". The budget was kept for batches of up to {counted(self.batch, 'sample')}, this one has {batch}"
             ) from None
 
     def plan(self, mode: Mode, batch: int) -> MemoryPlan:
         """The memory plan of a mode; no memory is taken."""
         return self.memory(mode, batch).plan
+
+    def require_swap_file(self) -> None:
+        """UsageError when the swap file that the plans so far ask for cannot be made; nothing stays behind."""
+        if self.planning.file is not None:
+            self.planning.file.require(max(made.file_bytes for made in self._plans.values()))
 
     def measured_cost(self, mode: Mode, batch: int) -> MeasuredCost | None:
         """What one of the first steps took, recomputation and swapping apart; None before it, or without both."""

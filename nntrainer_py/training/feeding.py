@@ -10,7 +10,7 @@ from nntrainer_py.data.dataset import Dataset
 from nntrainer_py.data.loader import BatchLoader, largest_batch, measure_normalization
 from nntrainer_py.data.sections import DatasetSection
 from nntrainer_py.data.sources import as_dataset
-from nntrainer_py.errors import UsageError
+from nntrainer_py.errors import UsageError, counted
 from nntrainer_py.memory.outcome import DataMemory
 from nntrainer_py.training.compiled import Mode
 from nntrainer_py.training.data_range import range_notices
@@ -101,7 +101,9 @@ def open_loaders(
     notices += range_notices(model, first, sections.get("train"))
     piece = model.compiled.options.micro_batch
     if piece is not None:
-        notices.append(f"batches are computed in pieces of {piece} samples, to keep within the memory budget")
+        notices.append(
+            f"batches are computed in pieces of {counted(piece, 'sample')}, to keep within the memory budget"
+        )
     return Loaders(loaders["train"], loaders.get("valid"), loaders.get("test"), notices, model)
 
 

@@ -124,7 +124,7 @@ def test_u037_inputs_from_files(tmp_path: Path, order: str, kind: str) -> None:
         ({"a": A}, ["input 'b' is missing"]),
         ({"a": A, "b": B, "c": A}, ["no input 'c'"]),
         ({"a": A, "bb": B}, ["no input 'bb'", "did you mean 'b'", "input 'b' is missing"]),
-        ([A], ["1 inputs", "takes 2"]),
+        ([A], ["1 input,", "takes 2"]),
         ([A, B, A], ["3 inputs", "takes 2"]),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_dropped_last_batch_leaves_none(tmp_path: Path, capsys: pytest.Capture
     ini.write_text(text, encoding="utf-8")
     done = _train(capsys, ini, tmp_path / "run", 100)
     assert done.code != 0
-    assert f"{ROWS} samples do not fill one batch of 100" in done.err
+    assert f"{ROWS} samples cannot fill one batch of 100" in done.err
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

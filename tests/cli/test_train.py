@@ -107,7 +107,7 @@ def test_resume_is_bit_equal_to_a_run_that_never_stopped(tmp_path: Path, capsys:
     assert command(capsys, "train", ini, "--out", parts, "--epochs", 2).code == 0
     done = command(capsys, "train", ini, "--out", parts, "--epochs", 4, "--resume")
     assert done.code == 0
-    assert "resumed at epoch 3 (12 steps are done)" in done.out
+    assert "resumed at epoch 3 (12 steps done)" in done.out
     assert (parts / "model.bin").read_bytes() == (whole / "model.bin").read_bytes()
     assert [row["loss"] for row in _rows(parts)] == [row["loss"] for row in _rows(whole)]
 

@@ -42,7 +42,7 @@ def rows(data, dims=DIMS, **options):
 def test_class_folders_in_sorted_order(folder):
     data = ImageDataset(folder)
     assert data.class_names == ("ant", "cat", "dog")
-    assert data.notices == [f"{folder}: 1 files that are no PNG, JPEG or BMP image were skipped"]
+    assert data.notices == [f"{folder}: 1 file skipped, no PNG, JPEG or BMP image"]
     x, y = rows(data)
     assert y == [0, 0, 1, 1, 2, 2]
     for row, seed in enumerate([10, 11, 20, 21, 0, 1]):

@@ -136,11 +136,11 @@ def test_u016_batch_larger_than_data():
     batches = take(BatchLoader(arrays(33), 32, shuffle=True))
     assert [len(b[0]) for b in batches] == [32, 1]
     assert sorted(np.concatenate([b[0] for b in batches]).tolist()) == list(range(33))
-    with pytest.raises(DataError, match="5 samples do not fill one batch of 32"):
+    with pytest.raises(DataError, match="5 samples cannot fill one batch of 32"):
         BatchLoader(arrays(5), 32, drop_last=True)
     x, y = samples(5)
     stream = bound(IterableDataset(lambda: zip(x, y, strict=True)))
-    with pytest.raises(DataError, match="5 samples do not fill one batch of 32"):
+    with pytest.raises(DataError, match="5 samples cannot fill one batch of 32"):
         take(BatchLoader(stream, 32, drop_last=True))
     assert [len(b[0]) for b in take(BatchLoader(arrays(33), 32, drop_last=True))] == [32]
 

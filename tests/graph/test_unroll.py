@@ -182,7 +182,7 @@ GROUP = MODEL + X + layer("a", "fully_connected", unit=2) + "[g]\ntype = recurre
         ),
         ("layers = a\nrecurrent_input = a", "[g] recurrent_output: expected one output for each of the 1 recurrent"),
         ("layers = a\nrecurrent_input = a, a\nrecurrent_output = a, a", "[g] recurrent_input: an input stands twice"),
-        ("layers = a\nrecurrent_input = a(3)\nrecurrent_output = a", "'a' has 1 inputs, none with number 3"),
+        ("layers = a\nrecurrent_input = a(3)\nrecurrent_output = a", "'a' has 1 input, none with number 3"),
         ("layers = a\nas_sequence = x", "[g] as_sequence: 'x' is no layer of this group"),
         ("layers = a\ninput_is_sequence = a", "[g] input_is_sequence: no layer of this group reads 'a'"),
         ("layers = a\ndynamic_time_seq = true", "[g] dynamic_time_seq: expected false"),
