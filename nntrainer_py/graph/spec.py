@@ -86,8 +86,11 @@ class ModelSpec:
     notices: tuple[Notice, ...] = ()
 
     def at(self, key: str) -> Origin:
-        """Where a key of ``[Model]`` stands, or else the file."""
-        return self.places.get(key, Origin(self.path, section="Model"))
+        """Where a key of ``[Model]`` stands, however it is spelled, or else the file."""
+        found = self.model.find_property(key)
+        spellings = (key,) if found is None else found.keys
+        there = (self.places[spelling] for spelling in spellings if spelling in self.places)
+        return next(there, Origin(self.path, section="Model"))
 
     @property
     def datasets(self) -> dict[str, SectionSpec]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import queue
+import shutil
 import tempfile
 import threading
 import weakref
@@ -18,6 +19,10 @@ from numpy.typing import NDArray
 from nntrainer_py.errors import UsageError, quoted
 
 PAGE = mmap.ALLOCATIONGRANULARITY
+
+
+def _prefix() -> str:
+    return f"nntrainer_py-{os.getpid()}-"
 
 
 @dataclass(eq=False, slots=True)
@@ -70,14 +75,30 @@ class SwapFile:
             else:
                 os.ftruncate(self._descriptor, size)
         except OSError as error:
-            raise UsageError(
-                f"cannot make a swap file of {size} bytes in {quoted(self.folder)}: {error.strerror or error}; "
-                "choose another fsu_path"
-            ) from error
+            raise self._refusal(size, error.strerror or str(error)) from error
         self.size = size
 
+    def require(self, size: int) -> None:
+        """`UsageError` when a file of ``size`` bytes cannot be made, as far as that shows without making it."""
+        if self._descriptor >= 0:
+            return
+        try:
+            descriptor, name = tempfile.mkstemp(prefix=_prefix(), suffix=".swap", dir=self.folder)
+            os.close(descriptor)
+            os.unlink(name)
+            free = shutil.disk_usage(self.folder).free
+        except OSError as error:
+            raise self._refusal(size, error.strerror or str(error)) from error
+        if free < size:
+            raise self._refusal(size, f"{free} bytes are free on the disk")
+
+    def _refusal(self, size: int, reason: str) -> UsageError:
+        return UsageError(
+            f"cannot make a swap file of {size} bytes in {quoted(self.folder)}: {reason}; choose another fsu_path"
+        )
+
     def _open(self) -> None:
-        descriptor, name = tempfile.mkstemp(prefix=f"nntrainer_py-{os.getpid()}-", suffix=".swap", dir=self.folder)
+        descriptor, name = tempfile.mkstemp(prefix=_prefix(), suffix=".swap", dir=self.folder)
         leftover: str | None = None
         try:
             os.unlink(name)

@@ -67,6 +67,20 @@ def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
         SwapFile(tmp_path / "missing").reserve(4096)
 
 
+def test_what_can_be_known_of_a_file_before_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_bytes(b"")
+    for folder in (tmp_path / "missing", tmp_path / "taken"):
+        with pytest.raises(UsageError, match=r"cannot make a swap file of 4096 bytes in .*fsu_path"):
+            SwapFile(folder).require(4096)
+    with pytest.raises(UsageError, match=r"swap file of .* bytes are free on the disk"):
+        SwapFile(tmp_path).require(1 << 60)
+    file = SwapFile(tmp_path)
+    file.require(4096)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+    file.reserve(4096)
+    file.require(1 << 60)  # it is there, and says itself when it cannot grow
+
+
 def test_a_failed_movement_is_told_by_its_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = SwapFile(tmp_path)
     file.reserve(PAGE)
