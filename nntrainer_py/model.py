@@ -125,14 +125,18 @@ class Model:
         threads: int | None = None,
         seed: int | None = None,
         convolution: str | None = None,
+        data: DataMemory | None = None,
         **memory: Any,
     ) -> Self:
         """Fix batch size, threads, seed and algorithms; weights start anew. What is not given comes from [Model].
 
         Threads are at most those that there are processors for: their number changes no result.
+        ``data`` is what reading the data will take, where that is known already (see `hold_data`).
         PlanError when a memory budget does not do for everything that the model can do with such batches.
         """
         self._configure(batch_size, threads, seed, convolution, memory)
+        if data is not None:
+            self.hold_data(data)
         if self.compile_options.memory_budget is not None:
             self.compiled.promise()
         return self

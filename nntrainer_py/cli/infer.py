@@ -28,6 +28,7 @@ from nntrainer_py.errors import DataError, NNTrainerError, Origin, UsageError, c
 if TYPE_CHECKING:
     from nntrainer_py.data.dataset import Dataset
     from nntrainer_py.data.loader import BatchLoader
+    from nntrainer_py.memory.outcome import DataMemory
     from nntrainer_py.model import Model
 
 _SIGNIFICANT = 7  # digits of a float32
@@ -63,10 +64,9 @@ def infer(arguments: argparse.Namespace) -> int:
         raise UsageError("--evaluate needs labels, --no-labels says that there are none")
     model, dataset, labelled = _opened(arguments)
     try:
-        from nntrainer_py.data.loader import BatchLoader, largest_batch
         from nntrainer_py.training.feeding import data_memory
 
-        loader = BatchLoader(dataset, largest_batch(dataset, model.batch_size), buffer_size=1)
+        loader = _loader(dataset, model)
         model.hold_data(data_memory([loader]))
         notices = [*dataset.notices, *loader.notices]
         if not arguments.quiet:
@@ -85,7 +85,7 @@ def _opened(arguments: argparse.Namespace) -> tuple[Model, Dataset, bool]:
     """Model, data, and whether that has labels; what is wrong with weights and data is told together."""
     model = open_model(arguments)
     if model.compile_options.memory_budget is not None:
-        model.compile(training=False)
+        model.compile(training=False, data=_memory(arguments, model))
     errors: list[NNTrainerError] = []
     try:
         _load(model, Path(arguments.weights))
@@ -97,6 +97,28 @@ def _opened(arguments: argparse.Namespace) -> tuple[Model, Dataset, bool]:
         errors.append(error)
     SeveralErrors.raise_if_any(errors)
     return model, dataset, labelled
+
+
+def _loader(dataset: Dataset, model: Model) -> BatchLoader:
+    from nntrainer_py.data.loader import BatchLoader, largest_batch
+
+    return BatchLoader(dataset, largest_batch(dataset, model.batch_size), buffer_size=1)
+
+
+def _memory(arguments: argparse.Namespace, model: Model) -> DataMemory | None:
+    """What reading the data will take, before there are weights; None: it cannot be read, which is told later."""
+    from nntrainer_py.training.feeding import data_memory
+
+    try:
+        dataset, _ = _data(arguments, model)
+    except NNTrainerError:
+        return None
+    try:
+        return data_memory([_loader(dataset, model)])
+    except NNTrainerError:
+        return None
+    finally:
+        dataset.close()
 
 
 def _load(model: Model, path: Path) -> None:
@@ -127,6 +149,9 @@ def _data(arguments: argparse.Namespace, model: Model) -> tuple[Dataset, bool]:
     try:
         return _bound(arguments, model, labels=takes_labels), takes_labels
     except DataError as with_labels:
+        if arguments.no_labels and model.spec.has_loss and "wrong stride" in with_labels.message:
+            message = f"{with_labels.message}; if it has labels, leave out --no-labels"
+            raise DataError(message, origin=with_labels.origin, key=with_labels.key) from None
         if not takes_labels or arguments.evaluate:
             raise
         try:
@@ -196,6 +221,7 @@ def _evaluate(arguments: argparse.Namespace, model: Model, loader: BatchLoader) 
     else:
         if arguments.quiet and not arguments.evaluate:
             return
+        assert loader.samples_per_epoch is not None, "a file knows how many it holds"
         text = f"{counted(loader.samples_per_epoch, 'sample')}: {figures(found)}"
         if report is not None and arguments.evaluate:
             scores = report.figures
