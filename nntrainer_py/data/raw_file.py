@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, size_of
+from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, as_shape, size_of
 from nntrainer_py.data.files import checked_file, known_format, reason
 from nntrainer_py.data.gather import RowGatherer
 from nntrainer_py.data.labels import check_labels
@@ -59,11 +59,14 @@ class RawFileDataset(IndexedDataset):
         """Whole samples in the file; 0 until it is bound, since the file does not say how long one is."""
         return self._count
 
-    def labelled_samples(self, inputs: list[Shape], labels: list[Shape], kinds: Sequence[str] | None) -> int:
+    def labelled_samples(
+        self, input_dims: Sequence[Sequence[int]], label_dims: Sequence[Sequence[int]], kinds: Sequence[str] | None
+    ) -> int:
         """How many samples with labels the file may hold: its size is a whole number and the labels make sense.
 
         0 where it cannot; the data set is not bound afterwards.
         """
+        inputs, labels = [as_shape(shape) for shape in input_dims], [as_shape(shape) for shape in label_dims]
         raw = [shape[0] * shape[1] if self._integer_labels else size_of(shape) for shape in labels]
         stride = (sum(map(size_of, inputs)) + sum(raw)) * _VALUE_BYTES
         if not labels or not self._bytes or self._bytes % stride:
@@ -149,7 +152,7 @@ class RawFileDataset(IndexedDataset):
             f"{rest} bytes are left over after {counted(self._count, 'sample')}"
         )
         if not labels:
-            raise self.error(f"wrong stride: {text}; of samples with labels, read these too")
+            raise self.error(f"wrong stride: {text}; inputs alone were expected")
         indices = sum(shape[0] * shape[1] for shape in labels)
         shorter = (features + indices) * _VALUE_BYTES
         classes = [shape[2] for shape in labels]

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import DataError, Origin, PlanError, UsageError, counted
+from nntrainer_py.errors import DataError, Origin, PlanError, UsageError
 from nntrainer_py.graph.lower import Lowered, lower
 from nntrainer_py.graph.model_section import CONVOLUTIONS
 from nntrainer_py.graph.order import Graph
@@ -389,7 +389,7 @@ class Compiled:
             return self.planning.together([self.lowered(mode, batch)])[0]
         except Refusal as error:
             raise error.advised(
-                f". The budget was kept for batches of up to {counted(self.batch, 'sample')}, this one has {batch}"
+                f". The budget was kept for batches of up to {self.batch}, this one has {batch}"
             ) from None
 
     def plan(self, mode: Mode, batch: int) -> MemoryPlan:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import MODEL, command, points, write_problem
+from commands import MODEL, command, points, write_dat, write_problem
 
 
 @pytest.fixture
@@ -223,3 +223,14 @@ def test_a_run_does_not_go_on_with_columns_in_another_order(tmp_path: Path, caps
     done = command(capsys, "train", ini, "--epochs", 3, "--out", run, "--resume")
     assert done.code == 2
     assert "input columns ['a', 'b', 'c', 'd'], this one has ['c', 'a', 'd', 'b']" in done.err
+
+
+def test_labels_are_never_taken_for_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A raw file with labels, read as inputs alone, is refused where its size does not fit."""
+    ini, run = write_problem(tmp_path), tmp_path / "run"
+    assert command(capsys, "train", ini, "--out", run, "--epochs", 1, "--quiet").code == 0
+    write_dat(tmp_path / "new.dat", *points(21, 3))  # 21 * 7 values are no whole number of 4
+    done = command(capsys, "infer", ini, "--weights", run, "--data", tmp_path / "new.dat", "--no-labels")
+    assert (done.code, done.out) == (3, "")
+    assert "12 bytes are left over after 36 samples" in done.err
+    assert "if it has labels, leave out --no-labels" in done.err
