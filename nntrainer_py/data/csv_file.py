@@ -16,7 +16,7 @@ from nntrainer_py.data.dataset import Shape, size_of
 from nntrainer_py.data.files import checked_file, known_format, reason
 from nntrainer_py.data.labels import indices_of_names
 from nntrainer_py.data.rows import TableDataset
-from nntrainer_py.errors import DataError, Origin, did_you_mean, printable, quoted
+from nntrainer_py.errors import DataError, Origin, counted, did_you_mean, printable, quoted
 
 HEADERS = ("auto", "true", "false")
 MISSING_LABELS = frozenset({"", "na", "n/a", "nan", "?"})
@@ -308,7 +308,8 @@ class _Table:
         fields = row.fields
         if len(fields) != self.width:
             raise DataError(
-                f"{self._place(row.number)}: expected {self.width} values as in the first line, got {len(fields)}"
+                f"{self._place(row.number)}: expected {counted(self.width, 'value')}"
+                f" as in the first line, got {len(fields)}"
             )
         if self._order is not None:
             fields = [fields[k] for k in self._order]
