@@ -66,7 +66,13 @@ class Recorder:
         return self._watcher.began
 
     def nothing_to_do(self, result: TrainingResult) -> None:
-        """A run that is complete already: say why, and the figures of the test data; touch nothing."""
+        """A run that is complete already: say why, and the figures of the test data; touch nothing.
+
+        One that was cut off between its last epoch and its last file gets what is missing.
+        """
+        if self._arguments.resume and not self._is_finished(result):
+            self._finish_late(result)
+            return
         if self._arguments.json:
             record = {
                 "event": "result",
@@ -80,6 +86,26 @@ class Recorder:
         self._say(result.reason)
         if result.test is not None:
             self._say(f"test: {figures(dict(result.test))}")
+
+    def _is_finished(self, result: TrainingResult) -> bool:
+        """The run left its results, and these are those of its last epoch."""
+        try:
+            record = json.loads((self._folder / files.RESULT).read_text(encoding="utf-8"))
+            return bool(record["exit_code"] == 0 and record["epochs"] == result.epoch)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def _finish_late(self, result: TrainingResult) -> None:
+        """Write what comes after the last epoch; its rows and its best weights may be missing as well."""
+        result.history.write_csv(self._folder / files.HISTORY)
+        result.history.write_json_lines(self._folder / files.HISTORY_LINES)
+        if self._loaders.valid is not None and (result.restored or result.best_epoch == result.epoch):
+            self._model.save(self._folder / files.BEST)
+        early = result.epoch < self._model.spec.model.epochs
+        reason = result.reason.removeprefix("nothing to do: ").partition(";")[0]
+        self._watcher.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self._watcher.result = replace(result, ended="early stopping" if early else "epochs", reason=reason)
+        self.finish(None)
 
     def finish(self, error: NNTrainerError | None) -> None:
         """Weights, results and pictures; the last lines on the terminal."""

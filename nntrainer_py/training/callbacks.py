@@ -12,8 +12,8 @@ that trains, between steps, so that looking at ``run.model`` is always safe::
 
 Order in a run: ``train_begin``; per epoch ``epoch_begin``, ``batch_end`` for each batch, ``evaluation_batch`` for each
 batch of the validation, ``epoch_end``; ``saved`` for each file written (the checkpoint of an epoch is written before
-its ``epoch_end`` and told after it); at last ``train_end``, however the run ended. A resumed run that has nothing left
-to do calls none of them. An exception from a callback ends the run (the last checkpoint stays) and reaches the caller.
+its ``epoch_end`` and told after it); ``evaluation_batch`` for each batch of the test data, also after an early stop; at
+last ``train_end``, however the run ended. A run that goes on with another and has nothing left to do calls none of them. An exception from a callback ends the run (the last checkpoint stays) and reaches the caller.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class TrainingResult:
         best_epoch: 0 when there was none.
         best: the row of that epoch.
         restored: the model now has the weights of ``best_epoch``.
-        test: loss and metrics of the test data, None without.
+        test: loss and metrics of the test data with the weights that the run ended with; None without, and when the run
+            was cut off.
         seconds: of this process.
         seconds_to_first_step: None when no step was done.
     """

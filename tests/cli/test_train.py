@@ -143,6 +143,34 @@ def test_a_run_that_stopped_early_has_nothing_to_do_either(tmp_path: Path, capsy
     assert json.loads((out / "result.json").read_text(encoding="utf-8")) == result
 
 
+@pytest.mark.parametrize("cut", ["killed", "interrupted"])
+def test_a_run_cut_off_behind_its_last_epoch_is_finished(
+    cut: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed, or interrupted in the pass over the test data: resuming brings what is missing, and then nothing."""
+    ini, out = write_problem(tmp_path), tmp_path / "run"
+    words = (ini, "--out", out, "--test", tmp_path / "valid.dat")
+    assert command(capsys, "train", *words).code == 0
+    files = ("model.bin", "model.safetensors", "evaluation.json", "history.csv")
+    whole = {name: (out / name).read_bytes() for name in files}
+    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    if cut == "killed":
+        for name in ("result.json", *files[:3]):
+            (out / name).unlink()
+        (out / "history.csv").write_bytes(b"".join(whole["history.csv"].splitlines(keepends=True)[:-1]))
+    else:
+        cut_off = {**result, "ended": "interrupted", "exit_code": 130, "test": None}
+        (out / "result.json").write_text(json.dumps(cut_off), encoding="utf-8")
+    done = command(capsys, "train", *words, "--resume")
+    assert done.code == 0
+    assert "done      3 epochs are done" in done.out
+    assert {name: (out / name).read_bytes() for name in files} == whole
+    late = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    for key in ("ended", "exit_code", "epochs", "steps", "final", "best", "test", "weights_of_epoch"):
+        assert late[key] == result[key], key
+    assert command(capsys, "train", *words, "--resume").out.startswith("nothing to do: 3 epochs are done")
+
+
 def test_continue_train_with_nothing_left_makes_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = MODEL.replace("[Model]\n", "[Model]\ncontinue_train = true\nsave_path = w.bin\n")
     ini = write_problem(tmp_path, text)
