@@ -13,7 +13,8 @@ that trains, between steps, so that looking at ``run.model`` is always safe::
 Order in a run: ``train_begin``; per epoch ``epoch_begin``, ``batch_end`` for each batch, ``evaluation_batch`` for each
 batch of the validation, ``epoch_end``; ``saved`` for each file written (the checkpoint of an epoch is written before
 its ``epoch_end`` and told after it); ``evaluation_batch`` for each batch of the test data, also after an early stop; at
-last ``train_end``, however the run ended. A run that goes on with another and has nothing left to do calls none of them. An exception from a callback ends the run (the last checkpoint stays) and reaches the caller.
+last ``train_end``, however the run ended. A run that goes on with another and has nothing left to do calls none of
+them. An exception from a callback ends the run (the last checkpoint stays) and reaches the caller.
 """
 
 from __future__ import annotations
