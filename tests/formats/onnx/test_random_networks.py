@@ -41,7 +41,7 @@ def trains_alike(seed: int) -> None:
     gradient is zero but for rounding, Adam may go either way.
 
     One network in some hundreds has a gradient that is a small difference of large numbers, or an element at the kink
-    of a relu: such a finding of the long search is to be looked at, not a fault at once. A graph that is refused is one.
+    of a relu: such a finding of the long search is to be looked at, not a fault at once. A refused graph is a fault.
     """
     net = random_net(seed)
     model = Model(described(net.text)).compile(BATCH, threads=1)
