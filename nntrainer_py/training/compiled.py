@@ -169,8 +169,8 @@ class Compiled:
         self._kept: set[tuple[Mode, int]] = set()  # plans that others follow
         self._held: dict[str, int] = {}  # bytes of what was in memory when the first plans were made, by name
         self._first: Mode | None = None  # the mode for which these were asked, None: all
-        #: this compilation as it would be for another budget, all that was promised planned
-        self.remake: Callable[[int], Compiled] = self._remade
+        #: this compilation as it would be for another budget, all that was promised planned; None: by the same options
+        self.remake: Callable[[int], Compiled] | None = None
         #: what the budget counts for data while nobody reads any; None: so many batches as the options say
         self.usual_data: DataMemory | None = None
         #: where the budget stands, for messages
@@ -291,7 +291,7 @@ class Compiled:
         budget = error.smallest
         while True:
             try:
-                asked(self.remake(budget))
+                asked((self.remake or self._remade)(budget))
             except PlanError as more:
                 if more.smallest <= budget:
                     raise
