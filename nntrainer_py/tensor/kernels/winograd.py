@@ -304,8 +304,7 @@ def gradient(
         sizes = (u, u_step, v, inputs, outputs, slab, step)
         fork_join(_groups_part, work, (x, dy, top, left, size, chunk, groups, *sizes))
         fork_join(add_groups_part, parts, (size, groups, u, u_step, u_plane))
-        numbers = (size, u, u_plane, dw, 0, some, 0, block, accumulate, slab, step)
-        fork_join(weights_back_part, parts, numbers)
+        fork_join(weights_back_part, parts, (size, u, u_plane, dw, 0, some, 0, block, accumulate, slab, step))
         return
     if some == channels and block == filters:
         parts = 1  # too little for the threads to share
