@@ -87,7 +87,11 @@ def test_an_image_folder_is_told_once_by_the_command(tmp_path: Path, capsys: pyt
         MODEL.replace("type = file", "type = image_folder").replace("train.dat", "train").replace("valid.dat", "valid")
     )
     ini = tmp_path / "model.ini"
-    ini.write_text(text.replace("1:1:4", "1:2:2").replace("[cloud]", "[flat]\ntype = flatten\n[cloud]"))
+    ini.write_text(
+        text.replace("1:1:4", "1:2:2")
+        .replace("batch_size = 16", "batch_size = 12")
+        .replace("[cloud]", "[flat]\ntype = flatten\n[cloud]")
+    )
     done = command(capsys, "train", ini, "--out", tmp_path / "run")
     assert done.code == 0, done.err
     assert done.err.count("nothing scales them") == 1
