@@ -40,8 +40,9 @@ from nntrainer_py.memory.outcome import DataMemory
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.training import checkpoint, micro_batches, weight_files
 from nntrainer_py.training.callbacks import Callback, TrainingResult
-from nntrainer_py.training.compiled import Compiled, Mode, Options
+from nntrainer_py.training.compiled import Compiled, Mode
 from nntrainer_py.training.feeding import data_memory
+from nntrainer_py.training.options import Options
 from nntrainer_py.training.progress import progress_callbacks
 from nntrainer_py.training.settings import TrainSettings, whole
 from nntrainer_py.training.stepper import Stepper

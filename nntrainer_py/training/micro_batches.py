@@ -12,7 +12,8 @@ from functools import partial
 
 from nntrainer_py.data.loader import Batch
 from nntrainer_py.memory.outcome import DataMemory, Refusal
-from nntrainer_py.training.compiled import Compiled, Options
+from nntrainer_py.training.compiled import Compiled
+from nntrainer_py.training.options import Options
 from nntrainer_py.training.whole_batch import why_whole
 
 

@@ -10,7 +10,7 @@ import pytest
 from small_models import classifier
 
 from nntrainer_py import UsageError
-from nntrainer_py.training.compiled import Options
+from nntrainer_py.training.options import Options
 
 WRONG = [
     ("threads", 0), ("threads", True), ("threads", "2"),
