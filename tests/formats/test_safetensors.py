@@ -111,7 +111,10 @@ def test_the_header_begins_where_tensors_are_aligned(tmp_path):
 
 ONE = {"a": entry("F32", [2], 0, 8)}
 DAMAGED = {
-    "length": (by_hand(ONE, bytes(8), 2**64 - 1), "no safetensors file, or damaged: a header of 18446744073709551615 bytes"),
+    "length": (
+        by_hand(ONE, bytes(8), 2**64 - 1),
+        "no safetensors file, or damaged: a header of 18446744073709551615 bytes",
+    ),
     "length of the file": (by_hand(ONE, bytes(8), 200), "damaged: a header of 200 bytes in a file of"),
     "empty": (b"", "too few"),
     "nothing but a length": (struct.pack("<Q", 0), "too few"),
