@@ -207,7 +207,7 @@ def test_a_larger_batch_may_be_refused(tmp_path: Path) -> None:
     made.compile(8, threads=1, memory_budget=hopeless("mlp", tmp_path).smallest, data_buffers=0)
     x = np.zeros((4096, 96), np.float32)
     assert made.predict(x).shape[0] == 4096  # in batches of 8
-    with pytest.raises(PlanError, match="The budget was kept for batches of up to 8 samples, this one has 4096"):
+    with pytest.raises(PlanError, match="The budget was kept for batches of up to 8, this one has 4096"):
         made.predict(x, batch_size=4096)
     assert made.predict(x[:3]).shape[0] == 3
 
