@@ -282,7 +282,7 @@ def test_a_raw_file_with_labels_is_predicted_only_when_that_is_said(tmp_path):
     np.concatenate([x, one_hot], axis=1).tofile(both)  # 36 * 9 values are also 54 samples of 6
     x.tofile(inputs)
     made = model.predict(x)
-    with pytest.raises(DataError, match="looks like 36 samples with labels.*labelled=True"):
+    with pytest.raises(DataError, match=r"looks like 36 samples with labels.*labelled=True"):
         model.predict(both)
     np.testing.assert_array_equal(model.predict(both, labelled=True), made)
     assert len(model.predict(str(both), labelled=False)) == 54
@@ -291,12 +291,12 @@ def test_a_raw_file_with_labels_is_predicted_only_when_that_is_said(tmp_path):
     np.concatenate([x, one_hot], axis=1)[:35].tofile(both)  # 35 * 9 values are no whole number of 6
     with pytest.raises(DataError, match="looks like 35 samples with labels"):
         model.predict(both)
-    with pytest.raises(DataError, match="wrong stride.*left over after 52 samples"):
+    with pytest.raises(DataError, match=r"wrong stride.*left over after 52 samples"):
         model.predict(both, labelled=False)
     x.tofile(inputs)
     with inputs.open("ab") as file:
         file.write(bytes(4))
-    with pytest.raises(DataError, match="wrong stride.*4 bytes are left over"):
+    with pytest.raises(DataError, match=r"wrong stride.*4 bytes are left over"):
         model.predict(inputs)
     plain = Model.build([Input(input_shape="1:1:6"), FullyConnected(unit=2)])
     with pytest.raises(UsageError, match="labelled: this model has no loss"):
