@@ -18,7 +18,7 @@ from nntrainer_py.memory.plan import plan
 from nntrainer_py.model import Model
 from nntrainer_py.registry import LAYERS, LOSSES, lookup
 from nntrainer_py.tensor.dim import TensorDim
-from nntrainer_py.tensor.operations.record import StepState, Value
+from nntrainer_py.tensor.operations.record import Phase, StepState, Value
 from nntrainer_py.training.engine import Engine, Program, persistent, transient
 
 Array = np.ndarray[Any, Any]
@@ -85,6 +85,12 @@ class Kept:
         self.engine.arena.fill_nan()
         self.engine.state.numbers[StepState.SAMPLES] = lowered.batch
 
+    def change_state(self) -> None:
+        """Running statistics and the like, which NNTrainer changes in forward and we at the beginning of backward."""
+        for operation, (function, arguments) in zip(self.program.plan.operations, self.program.calls, strict=True):
+            if operation.phase is Phase.STATE:
+                function(*arguments)
+
     def __getitem__(self, value: Value) -> Array:
         return self.program.array(value)
 
@@ -130,7 +136,9 @@ def run_layer(case: Case) -> None:
     for k, value in enumerate(lowered.labels):
         run[value] = np.full(value.shape, given) if isinstance(given, float) else arrays[f"incoming_{k}"]
     inputs = [run[value].copy() for value in lowered.inputs]
-    for _ in range(case["forward_repeats"]):
+    for repeat in range(case["forward_repeats"]):
+        if repeat:
+            run.change_state()
         for value, array in zip(lowered.inputs, inputs, strict=True):
             run[value] = array
         run.engine.forward(run.program)
