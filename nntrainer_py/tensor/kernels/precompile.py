@@ -82,7 +82,8 @@ def precompile(jobs: Sequence[Job], only: Path | None = None) -> None:
 
 def _employ(waiting: Iterable[Job], only: Path | None) -> None:
     """One other process, given jobs as long as there are any. The iterator is shared by all employers."""
-    command = [sys.executable, "-m", f"{_PACKAGE}.precompile", *([str(only)] if only is not None else [])]
+    # -P: not from the current folder, where something else may have our name
+    command = [sys.executable, "-P", "-m", f"{_PACKAGE}.precompile", *([str(only)] if only is not None else [])]
     root = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
     with subprocess.Popen(

@@ -35,11 +35,12 @@ elementwise.add(x, x, None, 1)
 """
 
 
-def probe(folder: Path, code: str = PROBE) -> list[str]:
+def probe(folder: Path, code: str = PROBE, cwd: Path | None = None) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, env=environment, check=True
-    )
+        [sys.executable, "-P", "-c", code, str(folder)],
+        capture_output=True, text=True, env=environment, check=True, cwd=cwd,
+    )  # fmt: skip
     return done.stdout.splitlines()
 
 
@@ -47,6 +48,16 @@ def test_what_is_missing_is_compiled_elsewhere_and_only_once(tmp_path: Path) -> 
     said = probe(tmp_path)
     assert said == ["compiling 1 kernel, first run only", "1 0 0"]  # nothing compiled in the process itself
     assert probe(tmp_path) == ["0 0 0"]
+
+
+def test_a_package_of_our_name_in_the_current_folder_is_not_run(tmp_path: Path) -> None:
+    impostor, kernels = tmp_path / "here" / "nntrainer_py", tmp_path / "kernels"
+    impostor.mkdir(parents=True)
+    kernels.mkdir()
+    mark = tmp_path / "mark"
+    (impostor / "__init__.py").write_text(f"open({str(mark)!r}, 'w').close()", encoding="utf-8")
+    assert probe(kernels, cwd=impostor.parent) == ["compiling 1 kernel, first run only", "1 0 0"]
+    assert not mark.exists()
 
 
 def test_a_folder_that_vanishes_leaves_the_compiling_to_the_first_call(tmp_path: Path) -> None:
