@@ -179,11 +179,11 @@ def warm(arguments: argparse.Namespace) -> int:
 def _prune(arguments: argparse.Namespace) -> int:
     """Remove, or list, the folders of other versions: of ``--to``, or of every place where runs look for kernels."""
     from nntrainer_py.cli.prune import old_folders, remove
-    from nntrainer_py.tensor.kernels.compile import _candidates, fingerprint
+    from nntrainer_py.tensor.kernels.compile import cache_bases, fingerprint
 
     if arguments.model is not None:
         raise UsageError("--prune compiles nothing: give no model with it")
-    bases = _candidates() if arguments.to is None else [Path(arguments.to).absolute()]
+    bases = cache_bases() if arguments.to is None else [Path(arguments.to).absolute()]
     removed, kept = [], []
     for folder in old_folders(bases, f"kernels-{fingerprint()}"):
         reason = folder.reason or ("" if arguments.dry_run else remove(folder))

@@ -79,11 +79,6 @@ class PlanReport:
         """Estimated time of a step over that without the moves."""
         return 1.0 + sum(move.cost for move in self.moves) / self.step_cost if self.step_cost else 1.0
 
-    @property
-    def swapped_bytes(self) -> int:
-        """Bytes that swapping frees at the peaks it was chosen for."""
-        return sum(move.freed for move in self.moves if move.kind.startswith("swap"))
-
     def lines(self) -> list[str]:
         """For people."""
         mib = 1 << 20

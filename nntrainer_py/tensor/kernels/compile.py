@@ -129,7 +129,8 @@ def _writable(folder: Path) -> bool:
     return True
 
 
-def _candidates() -> list[Path]:
+def cache_bases() -> list[Path]:
+    """Where folders of compiled kernels may lie, the most wanted first."""
     chosen = os.environ.get("NNTRAINER_CACHE_DIR")
     found = [Path(chosen).expanduser()] if chosen else []
     found.append(Path(__file__).resolve().parent / "__pycache__")
@@ -155,7 +156,7 @@ def cache_folders() -> tuple[tuple[Path, ...], Path | None]:
     if _only is not None:
         chosen_folder = _only / f"kernels-{fingerprint()}"
         return ((chosen_folder,), chosen_folder) if _writable(chosen_folder) else ((), None)
-    candidates = [base / f"kernels-{fingerprint()}" for base in _candidates()]
+    candidates = [base / f"kernels-{fingerprint()}" for base in cache_bases()]
     target = next((folder for folder in candidates if _writable(folder)), None)
     chosen = os.environ.get("NNTRAINER_CACHE_DIR")
     if chosen and target != candidates[0] and not candidates[0].is_dir():
