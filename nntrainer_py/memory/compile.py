@@ -222,8 +222,10 @@ def _within(
     placing: _Placing, kept: Mapping[str, int],
 ) -> State:  # fmt: skip
     """The first state on the way down whose plans keep the budget; PlanError with the smallest total when none does."""
-    seen = []
+    seen: list[State] = []
     for found in _way_down(state, movable, options):
+        if seen:
+            seen[-1].forget(found)
         seen.append(found)
         if found.total <= budget and placing.total(found) <= budget:
             return found

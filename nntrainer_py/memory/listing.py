@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from nntrainer_py.memory.lifetimes import Lifetime, assign, lifetimes
@@ -44,7 +45,8 @@ def forward_end(operations: Sequence[Operation]) -> int:
 class Listing:
     """One list of operations, analysed. ``loads[i]`` are the bytes alive while operation ``i`` runs, scratch included.
 
-    ``persistent`` are the bytes of weights and state that lie in memory all the time; they are part of no load.
+    What is asked is worked out on the first question and kept until `forget`. Weights and state that lie in memory all
+    the time are part of no load.
     """
 
     def __init__(
@@ -54,20 +56,36 @@ class Listing:
         self.borders = borders
         self.threads = threads
         self.in_place = in_place
-        self.lives: dict[Value, Lifetime] = lifetimes(
-            self.operations, borders.external, borders.positions(self.operations)
-        )
-        self.uses: dict[Value, list[int]] = {}
-        self.writers: dict[Value, list[int]] = {}
-        for position, operation in enumerate(self.operations):
-            for root in dict.fromkeys(value.root for value in (*operation.reads_all, *operation.writes.values())):
-                self.uses.setdefault(root, []).append(position)
-            for root in dict.fromkeys(value.root for value in operation.writes.values()):
-                self.writers.setdefault(root, []).append(position)
-        self.loads = self._loads()
-        self.moment = max(range(len(self.loads)), key=self.loads.__getitem__, default=0)
 
-    def _loads(self) -> list[int]:
+    def forget(self) -> None:
+        """Give back the memory of everything that can be worked out again, which is many times that of the list."""
+        for name in ("lives", "uses", "writers", "loads"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def lives(self) -> dict[Value, Lifetime]:
+        """Lifetimes of the transient roots."""
+        return lifetimes(self.operations, self.borders.external, self.borders.positions(self.operations))
+
+    @cached_property
+    def uses(self) -> dict[Value, list[int]]:
+        """Positions of the operations that read or write a root."""
+        return self._positions(lambda operation: (*operation.reads_all, *operation.writes.values()))
+
+    @cached_property
+    def writers(self) -> dict[Value, list[int]]:
+        """Positions of the operations that write a root."""
+        return self._positions(lambda operation: operation.writes.values())
+
+    def _positions(self, touched: Callable[[Operation], Iterable[Value]]) -> dict[Value, list[int]]:
+        found: dict[Value, list[int]] = {}
+        for position, operation in enumerate(self.operations):
+            for root in dict.fromkeys(value.root for value in touched(operation)):
+                found.setdefault(root, []).append(position)
+        return found
+
+    @cached_property
+    def loads(self) -> list[int]:
         """Bytes alive while each operation runs."""
         buffers, _ = assign(self.operations, self.lives, in_place=self.in_place)
         count = len(self.operations)
@@ -82,7 +100,12 @@ class Listing:
             loads.append(alive + aligned(operation.kind.scratch(operation, self.threads)))
         return loads
 
-    @property
+    @cached_property
+    def moment(self) -> int:
+        """Position of the operation with the largest load."""
+        return max(range(len(self.loads)), key=self.loads.__getitem__, default=0)
+
+    @cached_property
     def peak(self) -> int:
         """The largest load: no placement needs less."""
         return self.loads[self.moment] if self.loads else 0

@@ -63,6 +63,13 @@ class State:
         """Which list has the highest peak."""
         return max(range(len(self.courses)), key=lambda k: self.courses[k].listing.peak)
 
+    def forget(self, but: State) -> None:
+        """Give back what the lists know about themselves, those aside that another state has too."""
+        kept = {id(course.listing) for course in but.courses}
+        for course in self.courses:
+            if id(course.listing) not in kept:
+                course.listing.forget()
+
     def with_weight_on_file(self, name: str, slot: Slot, lookahead: int) -> State:
         """With a weight or state in the file, for all lists."""
         courses, nbytes = [], 0
