@@ -37,6 +37,7 @@ from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.memory.outcome import DataMemory
+from nntrainer_py.memory.swap_file import clear
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.training import checkpoint, micro_batches, weight_files
 from nntrainer_py.training.callbacks import Callback, TrainingResult
@@ -329,8 +330,7 @@ class Model:
         self.epoch = 0
         self.compiled.state.counters[:] = 0
         if self.trainable:
-            for array in self.compiled.optimizer_state(self.lowered("train")).values():
-                array.fill(0)
+            clear(self.compiled.optimizer_state(self.lowered("train")).values())
         if self.spec.scheduler is not None:
             self.spec.scheduler.load_state({})  # type: ignore[attr-defined]
 

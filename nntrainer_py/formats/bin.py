@@ -10,30 +10,24 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.errors import WeightFileError, counted
 from nntrainer_py.formats.atomic import write_atomically
+from nntrainer_py.memory.swap_file import pieces
 
 ADAM = b"adam"
 _MOST_SUMS = 1 << 28  # larger models are read with exactly their own moments or none
 Arrays = Mapping[str, NDArray[Any]]
-
-
-@dataclass(slots=True)
-class BinFile:
-    """Contents of a file as far as it has them."""
-
-    weights: dict[str, NDArray[Any]]
-    moments: dict[str, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict)
-    epoch: int | None = None
-    iteration: int | None = None
 
 
 def layout(weights: Arrays, trained: Sequence[str]) -> str:
@@ -56,41 +50,122 @@ def save(
     iteration: int | None = None,
 ) -> None:
     """Write atomically. ``adam`` writes the mark, ``moments`` follow it; the counters only when ``epoch`` is given."""
-    parts: list[bytes | memoryview] = [_raw(array) for array in weights.values()]
+    write_atomically(Path(path), _parts(weights, adam, moments, epoch, iteration))
+
+
+def _parts(
+    weights: Arrays,
+    adam: bool,
+    moments: Mapping[str, tuple[NDArray[Any], NDArray[Any]]] | None,
+    epoch: int | None,
+    iteration: int | None,
+) -> Iterator[bytes | memoryview]:
+    for array in weights.values():
+        yield from _raw(array)
     if adam:
-        parts.append(ADAM)
-        for first, second in (moments or {}).values():
-            parts += [_raw(first), _raw(second)]
+        yield ADAM
+        for array in chain.from_iterable((moments or {}).values()):
+            yield from _raw(array)
     if epoch is not None:
-        parts.append(np.array([epoch, iteration or 0], "<u4").tobytes())
-    write_atomically(Path(path), parts)
+        yield np.array([epoch, iteration or 0], "<u4").tobytes()
 
 
-def load(
-    path: str | os.PathLike[str], weights: Arrays, trained: Sequence[str], trainable: Sequence[str] = ()
-) -> BinFile:
-    """Read a file of a model with these weights (names, shapes and types, in .bin order).
+class BinFile:
+    """An open file that fits a model.
 
-    ``trained`` are those with moments in this model, ``trainable`` those that would have them if no layer were frozen.
+    Files of every optimizer do, whatever the model's own: with or without Adam's moments and the counters. The moments
+    of a model in which other layers were frozen are left out: the file does not say whose they are.
 
-    Files of every optimizer are read, whatever the model's own: with or without Adam's moments and the counters. The
-    moments of a model in which other layers were frozen are left out: the file does not say whose they are.
-    Raises WeightFileError when the size fits none of the layouts; reads nothing larger than the largest of them.
+    Args:
+        weights: names, shapes and types, in .bin order.
+        trained: names of those with moments in this model.
+        trainable: names of those that would have them if no layer were frozen.
+
+    Attributes:
+        has_moments: whether there are moments of ``trained``.
+        epoch, iteration: the counters, None where there are none.
+
+    Raises:
+        WeightFileError: the size fits none of the layouts; nothing is read then.
     """
-    path = Path(path)
-    size = sum(array.nbytes for array in weights.values())
-    try:
-        if not path.is_file():
-            raise WeightFileError(f"{path}: not a file" if path.exists() else f"{path}: no such file")
-        found = path.stat().st_size
-        if not size <= found <= 3 * size + 12 or not _fits(found - size, weights, trained, trainable):
-            raise WeightFileError(f"{path}: {found} bytes; a weight file of this model has {layout(weights, trained)}")
-        data = path.read_bytes()
-    except OSError as error:
-        raise WeightFileError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(data) != found:
-        raise WeightFileError(f"{path}: changed while it was read")
-    return _parse(path, data, size, weights, trained)
+
+    def __init__(
+        self, path: str | os.PathLike[str], weights: Arrays, trained: Sequence[str], trainable: Sequence[str] = ()
+    ) -> None:
+        self.path = Path(path)
+        self._weights, self._trained = weights, list(trained)
+        self._stream = self._open()
+        try:
+            self._size = os.fstat(self._stream.fileno()).st_size
+            self._check(sum(array.nbytes for array in weights.values()), trainable)
+        except BaseException:
+            self._stream.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stream.close()
+
+    def read_weights_into(self, targets: Arrays) -> None:
+        """The weights into arrays of their sizes; takes no memory for them."""
+        self._stream.seek(0)
+        for name in self._weights:
+            self._fill(targets[name])
+
+    def read_moments_into(self, targets: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]) -> None:
+        """Both moments of each trained weight, where the file has them."""
+        self._stream.seek(self._moments)
+        for name in self._trained:
+            for target in targets[name]:
+                self._fill(target)
+
+    def _open(self) -> BufferedReader:
+        try:
+            if not self.path.is_file():
+                raise self._error("not a file" if self.path.exists() else "no such file")
+            return open(self.path, "rb")
+        except OSError as error:
+            raise self._error(f"cannot be read: {error.strerror}") from None
+
+    def _check(self, size: int, trainable: Sequence[str]) -> None:
+        """Find out what there is in a file of so many bytes; ``size`` are those of the weights."""
+        rest = self._size - size
+        wanted = f"a weight file of this model has {layout(self._weights, self._trained)}"
+        if not 0 <= rest <= 2 * size + 12 or not _fits(rest, self._weights, self._trained, trainable):
+            raise self._error(f"{self._size} bytes; {wanted}")
+        self.has_moments, self.epoch, self.iteration = False, None, None
+        marked = rest not in (0, 8)
+        if marked:
+            self._stream.seek(size)
+            if self._stream.read(len(ADAM)) != ADAM:
+                raise self._error(f"{self._size} bytes, but no mark 'adam' at byte {size}; {wanted}")
+        self._moments = size + len(ADAM)
+        moments = 2 * sum(self._weights[name].nbytes for name in self._trained)
+        self.has_moments = marked and moments > 0 and rest in (4 + moments, 12 + moments)
+        if rest not in (0, 4, 4 + moments):
+            self._stream.seek(self._size - 8)
+            counters = self._stream.read(8)
+            if len(counters) < 8:
+                raise self._changed()
+            self.epoch, self.iteration = (int(number) for number in np.frombuffer(counters, "<u4"))
+
+    def _fill(self, target: NDArray[Any]) -> None:
+        for piece in pieces(target):
+            stored = piece if sys.byteorder == "little" else np.empty_like(piece)
+            if self._stream.readinto(stored.view(np.uint8).data) != stored.nbytes:
+                raise self._changed()
+            if stored is not piece:
+                piece[...] = stored.byteswap()
+
+    def _changed(self) -> WeightFileError:
+        return self._error("changed while it was read")
+
+    def _error(self, message: str) -> WeightFileError:
+        return WeightFileError(f"{self.path}: {message}")
 
 
 def _fits(rest: int, weights: Arrays, trained: Sequence[str], trainable: Sequence[str]) -> bool:
@@ -116,33 +191,6 @@ def _is_sum_of_some(total: int, sizes: Sequence[int]) -> bool:
     return bool(sums >> (total // unit) & 1)
 
 
-def _parse(path: Path, data: bytes, size: int, weights: Arrays, trained: Sequence[str]) -> BinFile:
-    position = 0
-
-    def take(like: NDArray[Any]) -> NDArray[Any]:
-        nonlocal position
-        array = np.frombuffer(data, like.dtype.newbyteorder("<"), like.size, position).reshape(like.shape)
-        position += like.nbytes
-        return array
-
-    result = BinFile({name: take(array) for name, array in weights.items()})
-    rest = len(data) - size
-    if rest not in (0, 8):
-        if data[position : position + 4] != ADAM:
-            raise WeightFileError(
-                f"{path}: {len(data)} bytes, but no mark 'adam' at byte {position}; "
-                f"a weight file of this model has {layout(weights, trained)}"
-            )
-        position += 4
-        moments = 2 * sum(weights[name].nbytes for name in trained)
-        if moments and rest in (4 + moments, 12 + moments):
-            result.moments = {name: (take(weights[name]), take(weights[name])) for name in trained}
-        elif rest != 4:
-            position = len(data) - 8
-    if len(data) - position == 8:
-        result.epoch, result.iteration = (int(n) for n in np.frombuffer(data, "<u4", 2, position))
-    return result
-
-
-def _raw(array: NDArray[Any]) -> bytes:
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+def _raw(array: NDArray[Any]) -> Iterator[memoryview]:
+    stored = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return (piece.view(np.uint8).data for piece in pieces(stored))

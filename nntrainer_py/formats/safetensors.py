@@ -14,9 +14,10 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from nntrainer_py.errors import WeightFileError, printable, quoted
 from nntrainer_py.formats.atomic import write_atomically
+from nntrainer_py.memory.swap_file import pieces
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -72,8 +74,8 @@ def save(
     """
     stored = {name: _little(array) for name, array in tensors.items()}
     header = _header(stored, metadata or {})
-    parts: list[bytes | memoryview] = [len(header).to_bytes(8, "little"), header]
-    parts += [_bytes(array) for array in stored.values()]
+    begin: list[bytes | memoryview] = [len(header).to_bytes(8, "little"), header]
+    parts = chain(begin, *map(_bytes, stored.values()))
     write_atomically(Path(path), parts, verify=_check_hash if verify else None)
 
 
@@ -95,8 +97,8 @@ def _header(tensors: Arrays, metadata: Mapping[str, str]) -> bytes:
         index[name] = {"dtype": _WORDS[array.dtype], "shape": list(array.shape), "data_offsets": [position, end]}
         position = end
     digest = hashlib.sha256(_canonical(metadata, index))
-    for array in tensors.values():
-        digest.update(_bytes(array))
+    for part in chain.from_iterable(map(_bytes, tensors.values())):
+        digest.update(part)
     text = json.dumps({METADATA: {**metadata, HASH: digest.hexdigest()}, **index}, ensure_ascii=False)
     encoded = text.encode("utf-8")
     return encoded + b" " * (-len(encoded) % 8)
@@ -116,8 +118,8 @@ def _little(array: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(array, dtype=wanted, order="C")
 
 
-def _bytes(array: NDArray[Any]) -> memoryview:
-    return array.reshape(-1).view(np.uint8).data
+def _bytes(array: NDArray[Any]) -> Iterator[memoryview]:
+    return (piece.view(np.uint8).data for piece in pieces(array))
 
 
 class SafetensorsFile:
@@ -167,7 +169,7 @@ class SafetensorsFile:
         if entry is None:
             raise self.error(f"there is no tensor {quoted(name)}")
         raw = np.empty(entry.end - entry.begin, np.uint8)
-        self._fill(name, entry, raw.data)
+        self._fill(name, entry, raw)
         if entry.dtype == _BRAIN:
             wide = raw.view("<u2").astype(np.uint32) << 16
             return wide.view(np.float32).reshape(entry.shape)
@@ -181,7 +183,7 @@ class SafetensorsFile:
             raise self.error(f"there is no tensor {quoted(name)}")
         self.check_fits(name, target)
         if sys.byteorder == "little" and target.flags.c_contiguous:
-            self._fill(name, entry, _bytes(target))
+            self._fill(name, entry, target)
         else:
             np.copyto(target, self.read(name).reshape(target.shape))
 
@@ -213,10 +215,11 @@ class SafetensorsFile:
     def _seek(self, position: int) -> None:
         self._file.seek(self._begin + position)
 
-    def _fill(self, name: str, entry: TensorEntry, raw: memoryview) -> None:
+    def _fill(self, name: str, entry: TensorEntry, target: NDArray[Any]) -> None:
         self._seek(entry.begin)
-        if self._file.readinto(raw) != len(raw):
-            raise self.error(f"tensor {quoted(name)}: the file ends inside it")
+        for part in _bytes(target):
+            if self._file.readinto(part) != len(part):
+                raise self.error(f"tensor {quoted(name)}: the file ends inside it")
 
     def _read_header(self) -> tuple[dict[str, str], dict[str, TensorEntry]]:
         self._size = os.fstat(self._file.fileno()).st_size

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import threading
 import weakref
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from nntrainer_py.errors import UsageError, quoted
 
 PAGE = mmap.ALLOCATIONGRANULARITY
+_PIECE = 1 << 20  # bytes
 
 
 def _prefix() -> str:
@@ -45,6 +47,47 @@ class Transfer:
     error: OSError | None = None
 
 
+class _Block(mmap.mmap):
+    """A part of a swap file as memory. It is shared with the file, so nothing is lost when its pages are given back."""
+
+    def release(self) -> None:
+        """Give back the memory that reading and writing has taken; what it holds stays in the file."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.madvise(mmap.MADV_DONTNEED)
+
+
+def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """A contiguous array in C order as flat pieces of some megabyte, to read or to write.
+
+    Of an array over a swap file no more than one of them is in memory at a time.
+    """
+    if not array.flags.c_contiguous:
+        raise ValueError("an array in pieces must be contiguous")
+    flat = array.reshape(-1)
+    count = max(_PIECE // array.itemsize, 1)
+    for start in range(0, flat.size, count):
+        yield flat[start : start + count]
+        release(array)
+
+
+def clear(arrays: Iterable[NDArray[Any]]) -> None:
+    """Zeros everywhere."""
+    for array in arrays:
+        for piece in pieces(array):
+            piece.fill(0)
+
+
+def release(array: NDArray[Any]) -> None:
+    """Give back the memory that reading or writing an array over a swap file has taken; nothing of any other array."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, memoryview):
+        owner = owner.obj
+    if isinstance(owner, _Block):
+        owner.release()
+
+
 class SwapFile:
     """A file of its own in ``folder``, without a name where the system allows it, so that nothing stays behind.
 
@@ -61,7 +104,7 @@ class SwapFile:
         self._queue: queue.SimpleQueue[Transfer | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
-        self._maps: list[mmap.mmap] = []
+        self._maps: list[_Block] = []
 
     def reserve(self, size: int) -> None:
         """Make the file at least ``size`` bytes long. `UsageError` when the folder or the disk does not allow it."""
@@ -112,15 +155,14 @@ class SwapFile:
 
         A write shows in later transfers at once (one cache of the system behind both).
         """
-        block = mmap.mmap(self._descriptor, max(slot.nbytes, 1), offset=slot.offset)
+        block = _Block(self._descriptor, max(slot.nbytes, 1), offset=slot.offset)
         self._maps.append(block)
         return np.frombuffer(block, dtype, count=slot.nbytes // np.dtype(dtype).itemsize).reshape(shape)
 
     def forget(self) -> None:
         """Give back the memory that reading and writing the arrays of `array` has taken; what they hold stays."""
-        if hasattr(mmap, "MADV_DONTNEED"):  # of a shared map: the pages stay with the file
-            for block in self._maps:
-                block.madvise(mmap.MADV_DONTNEED)
+        for block in self._maps:
+            block.release()
 
     def start(self, transfer: Transfer) -> None:
         """Hand a transfer to the worker. They are done one after the other, in this order."""

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.errors import UsageError, did_you_mean
+from nntrainer_py.training.copies import Copies
 from nntrainer_py.training.history import EpochRow
 
 #: figures of which more is better
@@ -26,7 +26,7 @@ class Best:
             training loss is.
         min_delta: what counts as better must be better by more than this.
         patience: epochs without a better one after which `exhausted` is true; None never.
-        weights: live arrays of the model to be kept for the best epoch, None to keep no weights.
+        copies: where the weights of the best epoch are kept; None: nowhere.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Best:
         *,
         min_delta: float = 0.0,
         patience: int | None = None,
-        weights: Mapping[str, NDArray[Any]] | None = None,
+        copies: Copies | None = None,
     ) -> None:
         if monitor is not None and monitor.removeprefix("valid_") not in _FIGURES:
             known = [*_FIGURES, *(f"valid_{name}" for name in _FIGURES)]
@@ -48,10 +48,14 @@ class Best:
         self.monitor = monitor
         self._min_delta = min_delta
         self._patience = patience
-        self._live = weights
-        self.weights = None if weights is None else {name: np.array(array) for name, array in weights.items()}
+        self._copies = copies
         self.row: EpochRow | None = None
         self.waited = 0
+
+    @property
+    def weights(self) -> dict[str, NDArray[Any]] | None:
+        """Room for the weights of the best epoch, which it holds when there is one; None where they are not kept."""
+        return None if self._copies is None else self._copies.arrays
 
     @property
     def epoch(self) -> int:
@@ -69,17 +73,15 @@ class Best:
             self.waited += 1
             return False
         self.row, self.waited = row, 0
-        if self.weights is not None and self._live is not None:
-            for name, array in self._live.items():
-                np.copyto(self.weights[name], array)
+        if self._copies is not None:
+            self._copies.take()
         return True
 
     def put_back(self) -> bool:
         """Give the model the weights of the best epoch; False where there are none."""
-        if self.row is None or self.weights is None or self._live is None:
+        if self.row is None or self._copies is None:
             return False
-        for name, array in self._live.items():
-            np.copyto(array, self.weights[name])
+        self._copies.put_back()
         return True
 
     def _better(self, row: EpochRow) -> bool:
@@ -112,14 +114,10 @@ class Best:
         """Plain values for a checkpoint; the weights are `weights`."""
         return {"row": None if self.row is None else self.row.as_record(), "waited": self.waited}
 
-    def restore(self, state: Mapping[str, Any], weights: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `state` gave."""
+    def restore(self, state: Mapping[str, Any], kept: bool) -> None:
+        """Go on from what `state` gave; ``kept``: `weights` holds those of the best epoch again."""
         self.row = None if state["row"] is None else EpochRow(**state["row"])
         self.waited = int(state["waited"])
-        if self.weights is not None and self.row is not None:
-            if not weights:
-                self.row = None  # the run before kept no best weights: begin anew
-                self.waited = 0
-                return
-            for name, array in self.weights.items():
-                np.copyto(array, weights[name])
+        if self._copies is not None and not kept:
+            self.row = None  # the run before kept no best weights: begin anew
+            self.waited = 0

@@ -136,10 +136,11 @@ def summary(path: str | os.PathLike[str]) -> Summary:
 
 
 def restore(
-    path: str | os.PathLike[str], model: Trainee, run: Mapping[str, Any]
-) -> tuple[Progress, dict[str, NDArray[Any]]]:
-    """Put weights, optimizer state and counters of a checkpoint into ``model``; its progress and best weights.
+    path: str | os.PathLike[str], model: Trainee, run: Mapping[str, Any], best_weights: Arrays | None = None
+) -> tuple[Progress, bool]:
+    """Put weights, optimizer state and counters of a checkpoint into ``model``; its progress.
 
+    Also whether it has the weights of the best epoch; they are put into ``best_weights`` where somebody wants them.
     The file is checked whole, against its hash, the model and ``run``, before anything is changed.
 
     Raises:
@@ -161,15 +162,17 @@ def restore(
         extra = [name for name in file.tensors if name not in wanted and not name.startswith(BEST)]
         if extra:
             raise file.error(f"tensor '{extra[0]}' has no place in this model")
-        best = {name: file.read(f"{BEST}{name}") for name in weights if f"{BEST}{name}" in file.tensors}
-        if best and any(name not in best or best[name].shape != array.shape for name, array in weights.items()):
-            raise file.error("its weights of the best epoch are not those of this model")
+        kept = any(name.startswith(BEST) for name in file.tensors)
+        if kept:
+            for name, array in weights.items():
+                file.check_fits(f"{BEST}{name}", array)
+            wanted |= {f"{BEST}{name}": array for name, array in (best_weights or {}).items()}
         for name, array in wanted.items():
             file.read_into(name, array)
         compiled.state.counters[:] = training["counters"]
         model.epoch = progress.epoch
         take_description(model, file)
-    return progress, best
+    return progress, kept
 
 
 def load_weights(path: str | os.PathLike[str], model: Trainee) -> None:

@@ -9,7 +9,7 @@ Three modes share weights and one transient block:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
@@ -24,11 +24,13 @@ from nntrainer_py.graph.lower import Lowered, lower
 from nntrainer_py.graph.order import Graph
 from nntrainer_py.memory.outcome import CompiledMemory, DataMemory, Refusal
 from nntrainer_py.memory.plan import MemoryPlan
+from nntrainer_py.memory.swap_file import SwapFile, release
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.initializers import fill
 from nntrainer_py.tensor.kernels.precompile import missing, precompile
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.tensor.rng import Stream
+from nntrainer_py.training.copies import Copies
 from nntrainer_py.training.engine import Engine, MeasuredCost, Program, persistent
 from nntrainer_py.training.options import Options
 from nntrainer_py.training.planning import Planning
@@ -336,7 +338,7 @@ class Compiled:
             file = self.planning.file if memory.swaps else None
             if file is not None:
                 file.reserve(memory.file_bytes)
-                file.forget()  # initial values were written to it
+                file.forget()  # weights may have been read and written
             program = self.engine.program(lowered, memory.plan, file)
             precompile(missing(program.calls))
             self._programs[key] = program
@@ -362,7 +364,9 @@ class Compiled:
             for weight in row.weights:
                 if weight.key in fresh and weight.key not in done:
                     done.add(weight.key)
-                    fill(weight.initializer, weight.dim, stream, self.engine.store.arrays[weight.key])
+                    array = self.engine.store.arrays[weight.key]
+                    fill(weight.initializer, weight.dim, stream, array)
+                    release(array)
 
     def weights(self, lowered: Lowered) -> dict[str, NDArray[Any]]:
         """Name to array in .bin order; the arrays are the live ones."""
@@ -373,6 +377,15 @@ class Compiled:
         """Name to live array of every optimizer tensor."""
         self._ensure(lowered)
         return {value.name: self.engine.store.arrays[value.name] for value in lowered.optimizer_state}
+
+    def copies(self, arrays: Mapping[str, NDArray[Any]]) -> Copies:
+        """Copies of arrays; not in memory but in a file in the swap folder where the memory is limited.
+
+        Raises:
+            UsageError: the file cannot be made.
+        """
+        limited = self.options.memory_budget is not None or self.options.swap
+        return Copies(arrays, SwapFile(self.options.swap_folder) if limited else None)
 
     def feed(
         self, mode: Mode, program: Program, inputs: Sequence[NDArray[Any]], labels: Sequence[NDArray[Any]] = ()

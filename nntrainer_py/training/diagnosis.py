@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nntrainer_py.data.loader import Batch
 from nntrainer_py.errors import DataError
 from nntrainer_py.memory.plan import plan
+from nntrainer_py.memory.swap_file import pieces
 from nntrainer_py.tensor.operations.record import Operation, Role, Run, StepState, Value
 from nntrainer_py.training.compiled import Compiled, Mode
 from nntrainer_py.training.engine import Store, transient
@@ -59,8 +60,7 @@ def all_finite(array: NDArray[Any]) -> bool:
     """Whether every element is finite; looks at a piece at a time, so that memory stays small."""
     if array.dtype.kind != "f":
         return True
-    flat = array.reshape(-1)
-    return all(bool(np.isfinite(flat[start : start + 65536]).all()) for start in range(0, flat.size, 65536))
+    return all(bool(np.isfinite(piece).all()) for piece in pieces(array))
 
 
 def first_bad_row(array: NDArray[Any]) -> int | None:

@@ -120,8 +120,7 @@ class _Keeper:
         lowered: Lowered = model.lowered("train")
         model.weights()
         arrays = model.compiled.engine.store.arrays
-        self._arrays = {value.name: arrays[value.name] for value in persistent(lowered)}
-        self._copies = {name: array.copy() for name, array in self._arrays.items()}
+        self._copies = model.compiled.copies({value.name: arrays[value.name] for value in persistent(lowered)})
         self._counters = model.compiled.state.counters.copy()
         self._epoch = model.epoch
         scheduler = model.spec.scheduler
@@ -129,8 +128,7 @@ class _Keeper:
 
     def put_back(self) -> None:
         """The model as it was."""
-        for name, array in self._arrays.items():
-            np.copyto(array, self._copies[name])
+        self._copies.put_back()
         np.copyto(self._model.compiled.state.counters, self._counters)
         self._model.epoch = self._epoch
         if self._model.spec.scheduler is not None:

@@ -81,8 +81,8 @@ class Training:
             None if valid is None else valid.batches_per_epoch,
         )  # fmt: skip
         self._saving = Saving(model, settings, self._facts, self._guard, self._callbacks)
-        weights = model.weights() if settings.keeps_best else None
-        self._best = Best(settings.monitor, min_delta=settings.min_delta, patience=settings.patience, weights=weights)
+        copies = self._compiled.copies(model.weights()) if settings.keeps_best else None
+        self._best = Best(settings.monitor, min_delta=settings.min_delta, patience=settings.patience, copies=copies)
         self._early = ""  # the sentence about early stopping
         self._test_figures: dict[str, float] | None = None
         self._left = True  # there is something to do

@@ -74,8 +74,8 @@ class Saving:
         """Go on from the checkpoint: weights, optimizer, counters, schedule, best epoch, history, figures."""
         assert self._settings.checkpoint is not None
         model = self._model
-        progress, weights = checkpoint.restore(self._settings.checkpoint, model, self._run)
-        best.restore(progress.best, weights)
+        progress, kept = checkpoint.restore(self._settings.checkpoint, model, self._run, best.weights)
+        best.restore(progress.best, kept)
         tally.restore(progress.tally)
         self._facts.history = progress.history
         if model.spec.scheduler is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from nntrainer_py.formats import bin as bin_format
+from nntrainer_py.formats.bin import BinFile
+from nntrainer_py.memory.swap_file import clear
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training.trainee import Trainee
 
@@ -38,19 +38,16 @@ def load_bin(path: Path, model: Trainee) -> None:
     weights = model.compiled.weights(lowered)
     trainable = [weight.key for weight in lowered.weights if weight.trainable]
     trained = list(lowered.gradients) if lowered.training else trainable
-    found = bin_format.load(path, weights, trained, trainable)
-    for name, array in found.weights.items():
-        np.copyto(weights[name], array)
-    if lowered.training and _has_adam(model) and (found.moments or found.epoch is not None):
-        state = model.compiled.optimizer_state(lowered)
-        for array in state.values():
-            array.fill(0)  # what an earlier training of this model left has nothing to do with the file
-        for key, (first, second) in found.moments.items():
-            np.copyto(state[f"{key}:m"], first)
-            np.copyto(state[f"{key}:v"], second)
-    if found.epoch is not None and lowered.training:
-        model.epoch = found.epoch
-        model.compiled.state.counters[StepState.ITERATION] = found.iteration or 0
+    with BinFile(path, weights, trained, trainable) as file:
+        file.read_weights_into(weights)
+        if lowered.training and _has_adam(model) and (file.has_moments or file.epoch is not None):
+            state = model.compiled.optimizer_state(lowered)
+            clear(state.values())  # what an earlier training of this model left has nothing to do with the file
+            if file.has_moments:
+                file.read_moments_into({key: (state[f"{key}:m"], state[f"{key}:v"]) for key in trained})
+        if file.epoch is not None and lowered.training:
+            model.epoch = file.epoch
+            model.compiled.state.counters[StepState.ITERATION] = file.iteration or 0
 
 
 def _has_adam(model: Trainee) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import numpy as np
@@ -38,13 +39,29 @@ def test_every_layout_is_read(tmp_path, adam, moments, counted):
     path = tmp_path / "w.bin"
     given = MOMENTS if adam and moments else None
     bin_format.save(path, WEIGHTS, adam=adam, moments=given, epoch=4 if counted else None, iteration=5)
-    found = bin_format.load(path, WEIGHTS, ["a", "b"])
+    weights = {name: np.full_like(array, np.nan) for name, array in WEIGHTS.items()}
+    moments = {
+        name: (np.full_like(first, np.nan), np.full_like(second, np.nan)) for name, (first, second) in MOMENTS.items()
+    }
+    with bin_format.BinFile(path, WEIGHTS, ["a", "b"]) as file:
+        file.read_weights_into(weights)
+        assert (file.epoch, file.iteration) == ((4, 5) if counted else (None, None))
+        assert file.has_moments == (given is not None)
+        if file.has_moments:
+            file.read_moments_into(moments)
+            for name, pair in moments.items():
+                np.testing.assert_array_equal(pair, MOMENTS[name])
     for name, array in WEIGHTS.items():
-        np.testing.assert_array_equal(found.weights[name], array)
-    assert (found.epoch, found.iteration) == ((4, 5) if counted else (None, None))
-    assert set(found.moments) == (set(MOMENTS) if given else set())
-    for name, pair in found.moments.items():
-        np.testing.assert_array_equal(pair, MOMENTS[name])
+        np.testing.assert_array_equal(weights[name], array)
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path):
+    path = tmp_path / "w.bin"
+    bin_format.save(path, WEIGHTS, epoch=1, iteration=2)
+    with bin_format.BinFile(path, WEIGHTS, ["a", "b"]) as file:
+        os.truncate(path, 20)
+        with pytest.raises(WeightFileError, match=r"w\.bin: changed while it was read"):
+            file.read_weights_into({name: np.empty_like(array) for name, array in WEIGHTS.items()})
 
 
 @pytest.mark.parametrize("size", [0, 1, 35, 37, 43, 45, 47, 49, 100, 110, 111, 113])
@@ -52,20 +69,20 @@ def test_every_other_size_is_refused(tmp_path, size):
     path = tmp_path / "w.bin"
     path.write_bytes(bytes(size))
     with pytest.raises(WeightFileError, match=rf"w\.bin: {size} bytes; .* 36 bytes of weights \(3 tensors\)"):
-        bin_format.load(path, WEIGHTS, ["a", "b"])
+        bin_format.BinFile(path, WEIGHTS, ["a", "b"])
 
 
 def test_the_mark(tmp_path):
     path = tmp_path / "w.bin"
     path.write_bytes(bytes(48))
     with pytest.raises(WeightFileError, match="no mark 'adam' at byte 36"):
-        bin_format.load(path, WEIGHTS, ["a", "b"])
+        bin_format.BinFile(path, WEIGHTS, ["a", "b"])
 
 
 def test_no_file(tmp_path):
     for path, match in ((tmp_path, "not a file"), (tmp_path / "none", "no such file")):
         with pytest.raises(WeightFileError, match=match):
-            bin_format.load(path, WEIGHTS, ["a"])
+            bin_format.BinFile(path, WEIGHTS, ["a"])
     with pytest.raises(WeightFileError, match="cannot be written: is a folder"):
         bin_format.save(tmp_path, WEIGHTS)
 

@@ -1,0 +1,194 @@
+"""Layers made to compute one number, forward and back, again and again from the same state.
+
+A probe lowers copies of the layers into an engine of its own, with memory of its own for every value: the model is only
+read. One layer becomes a model by adding up its outputs with weights that are drawn once; the sum stands for the loss.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nntrainer_py.graph.lower import Lowered, Node, lower
+from nntrainer_py.layers.base import Layer
+from nntrainer_py.layers.context import RunContext
+from nntrainer_py.layers.input import Input
+from nntrainer_py.memory.plan import plan
+from nntrainer_py.tensor.dim import TensorDim
+from nntrainer_py.tensor.operations.record import StepState, Value
+from nntrainer_py.training.engine import Engine, Program, persistent, transient
+
+Array = NDArray[Any]
+
+
+class WeightedSum(Layer):
+    """The sum of what comes in, each element times that of the label: a loss whose derivative is the label."""
+
+    keyword = "weighted_sum"
+    is_loss = True
+
+    def forward(self, ctx: RunContext) -> float:
+        ctx.outputs[0][...] = ctx.inputs[0]
+        return float(np.sum(ctx.inputs[0].astype(np.float64) * ctx.labels[0]))
+
+    def calc_derivative(self, ctx: RunContext) -> None:
+        ctx.derivatives[0][...] = ctx.labels[0]
+
+
+def alone(node: Node, inputs: Sequence[TensorDim], outputs: int) -> list[Node]:
+    """A graph of the layer of a node by itself: inputs before it and, unless it is a loss, a sum for each output."""
+    nodes = [Node(f"{node.name}/input{i}", Input(), [], [dim]) for i, dim in enumerate(inputs)]
+    own = [(i, 0) for i in range(len(inputs))]
+    nodes.append(Node(node.name, node.layer, own, [], node.outputs, node.origin))
+    if not node.layer.is_loss:
+        nodes += [Node(f"{node.name}/sum{k}", WeightedSum(), [(len(inputs), k)]) for k in range(outputs)]
+    return nodes
+
+
+class Probe:
+    """Nodes ready to run.
+
+    Args:
+        nodes: copied before anything is done with them.
+        batch: samples.
+        weights: values by key; copied. Those that are not among them are zeros.
+        state: counters and numbers of the model; copied, so that random draws are those of its next step.
+        derivatives: those by the inputs are wanted.
+        forward_only: nothing but the forward pass, and every layer's outputs kept.
+        options: of `lower`: seed, convolution.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        batch: int,
+        weights: Mapping[str, Array],
+        state: StepState | None = None,
+        *,
+        threads: int = 1,
+        derivatives: bool = False,
+        forward_only: bool = False,
+        **options: Any,
+    ) -> None:
+        self.nodes = copied(nodes)
+        self.lowered = lower(
+            self.nodes,
+            batch=batch,
+            training=True,
+            input_derivatives=derivatives,
+            keep_gradients=not forward_only,
+            fusion=not forward_only,  # a value inside fused operations is never in memory
+            **options,
+        )
+        if forward_only:
+            self.lowered.operations = self.lowered.operations[: self.lowered.forward_end]
+        self._engine = Engine(threads)
+        self._engine.store.ensure(persistent(self.lowered))
+        self._base = {name: np.array(weights[name]) for name in self._engine.store.arrays if name in weights}
+        if state is not None:
+            np.copyto(self._engine.state.counters, state.counters)
+        self._engine.state.counters[StepState.OFFSET] = 0
+        self._engine.state.numbers[StepState.SAMPLES] = batch
+        self.program = self._bound()
+        penalties = {
+            operation.writes["out"] for operation in self.lowered.operations if operation.kind.name == "l2_loss"
+        }
+        # the way back leaves regularizers to the update
+        self._losses = [
+            array for array, value in zip(self.program.losses, self.lowered.losses, strict=True)
+            if value not in penalties
+        ]  # fmt: skip
+        self._feeds: dict[str, Array] = {}
+        self._again: Callable[[], None] | None = None
+
+    def _bound(self) -> Program:
+        lowered = self.lowered
+        external, pinned = transient(lowered)
+        made = plan(
+            lowered.operations, external=external, pinned=pinned, threads=self._engine.threads,
+            in_place=False, reuse=False,
+        )  # fmt: skip
+        return self._engine.program(lowered, made)
+
+    def feed(self, values: Sequence[Value], arrays: Sequence[Array]) -> None:
+        """What inputs and labels hold from now on."""
+        for value, array in zip(values, arrays, strict=True):
+            self._feeds[value.name] = np.array(array, np.float32).reshape(value.shape)
+
+    def fed(self, value: Value) -> Array:
+        """What was fed, or the weight's values."""
+        return self._feeds[value.name] if value.name in self._feeds else self._base[value.name]
+
+    def value(self, changed: Value | None = None, to: Array | None = None) -> float:
+        """The forward pass, with other values for one input or weight; float64."""
+        if self._again is not None:
+            self._again()
+        for name, array in self._base.items():
+            np.copyto(self._engine.store.arrays[name], array)
+        for given in (*self.lowered.inputs, *self.lowered.labels):
+            np.copyto(self.program.array(given), self._feeds[given.name])
+        if changed is not None and to is not None:
+            np.copyto(self.program.array(changed), to)
+        self._engine.forward(self.program)
+        return float(sum(float(array[0]) for array in self._losses))
+
+    def back(self) -> None:
+        """The way back, after `value`."""
+        self._engine.backward(self.program)
+
+    def array(self, value: Value) -> Array:
+        """A copy of what a value holds."""
+        return self.program.array(value).copy()
+
+    def written(self, value: Value) -> bool:
+        """Whether any operation makes it."""
+        return value.root in self.program.plan.where and any(
+            value.root in (made.root for made in operation.writes.values()) for operation in self.lowered.operations
+        )
+
+    def repeatable(self) -> bool:
+        """Whether two runs give the same.
+
+        Where they do not, every run from now on begins with the layers' attributes and NumPy's and Python's global
+        generators as they are now; whether that is enough is what this returns then.
+        """
+        start = _Start(self.nodes)
+        if self._same():
+            return True
+        self._again = start.put_back
+        return self._same()
+
+    def _same(self) -> bool:
+        first, outputs = self.value(), self._outputs()
+        second = self.value()
+        same = all(a.tobytes() == b.tobytes() for a, b in zip(outputs, self._outputs(), strict=True))
+        return same and np.float64(first).tobytes() == np.float64(second).tobytes()
+
+    def _outputs(self) -> list[Array]:
+        return [self.array(value) for value in self.lowered.predictions]
+
+
+class _Start:
+    """The attributes of layers and the state of the global generators, to begin with again."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._layers = [node.layer for node in nodes if not node.layer.emits]
+        self._attributes = [copy.deepcopy(vars(layer)) for layer in self._layers]
+        self._numpy, self._python = np.random.get_state(), random.getstate()
+
+    def put_back(self) -> None:
+        for layer, attributes in zip(self._layers, self._attributes, strict=True):
+            vars(layer).clear()
+            vars(layer).update(copy.deepcopy(attributes))
+        np.random.set_state(self._numpy)
+        random.setstate(self._python)
+
+
+def copied(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes with layers of their own; one layer of several nodes stays one."""
+    return copy.deepcopy(list(nodes))
