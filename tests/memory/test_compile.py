@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from nntrainer_py.memory.outcome import CompiledMemory
 from nntrainer_py.memory.plan import MemoryPlan
 from nntrainer_py.memory.planner import validate
 from nntrainer_py.memory.recompute import remake, repeatable, stable
+from nntrainer_py.memory.search import State
 from nntrainer_py.model import Model
 from nntrainer_py.training.engine import persistent, transient
 
@@ -318,3 +320,30 @@ def test_the_search_ends(name: str, tmp_path: Path) -> None:
         assert len(moves) < 100
         made_again = [move.value.name.split("/again")[0] for move in moves if move.kind == "recompute"]
         assert all(made_again.count(value) <= 4 for value in made_again)
+
+
+def test_a_search_keeps_little_of_what_it_has_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Analyses are many times as large as the lists; those of states that are behind are given back."""
+    seen: list[State] = []
+    way_down = compile_module._way_down
+
+    def watched(*given: Any) -> Iterator[State]:
+        for state in way_down(*given):
+            seen.append(state)
+            yield state
+
+    monkeypatch.setattr(compile_module, "_way_down", watched)
+    with pytest.raises(PlanError):
+        model("resnet", tmp_path).compile(64, threads=1, memory_budget=1)
+    listings = {id(course.listing): course.listing for state in seen for course in state.courses}.values()
+    kept = [listing for listing in listings if {"lives", "uses", "writers", "loads"} & listing.__dict__.keys()]
+    assert len(listings) > 10
+    assert len(kept) <= 2 * len(seen[0].courses)
+
+
+def test_what_was_forgotten_is_worked_out_again(tmp_path: Path) -> None:
+    lowered = model("resnet", tmp_path).lowered("train", 8)
+    listing = Listing(lowered.operations, Borders.of(lowered.operations, *transient(lowered)))
+    before = listing.peak, listing.moment, listing.loads, listing.lives, listing.uses, listing.writers
+    listing.forget()
+    assert before == (listing.peak, listing.moment, listing.loads, listing.lives, listing.uses, listing.writers)

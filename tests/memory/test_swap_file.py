@@ -12,7 +12,7 @@ import pytest
 
 from nntrainer_py.errors import UsageError
 from nntrainer_py.memory import swap_file
-from nntrainer_py.memory.swap_file import PAGE, Slot, SwapFile, Transfer
+from nntrainer_py.memory.swap_file import PAGE, Slot, SwapFile, Transfer, clear, pieces, release
 
 
 def _transfer(array: np.ndarray[tuple[int], np.dtype[np.uint8]], slot: Slot, outward: bool) -> Transfer:
@@ -112,3 +112,41 @@ def test_short_movements_are_finished(tmp_path: Path, monkeypatch: pytest.Monkey
     file.wait(job)
     assert np.array_equal(file.array(Slot(100, "x", 0), (100,), "uint8"), data)
     file.close()
+
+
+def test_pieces_are_the_array_in_order() -> None:
+    array = np.arange(3 << 19, dtype=np.float32).reshape(3, -1)
+    parts = list(pieces(array))
+    assert len(parts) == 6
+    assert np.array_equal(np.concatenate(parts), array.reshape(-1))
+    assert all(np.shares_memory(part, array) for part in parts)
+    assert list(pieces(array[:, :0])) == []
+    with pytest.raises(ValueError, match="contiguous"):
+        next(pieces(array.T))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's account of shared memory")
+def test_an_array_over_the_file_does_not_stay_in_memory(tmp_path: Path) -> None:
+    size = 64 << 20
+    file = SwapFile(tmp_path)
+    file.reserve(size)
+    array = file.array(Slot(size, "a", 0), (size // 4,), "float32")
+    few = _shared() + size // 4
+    for value, piece in enumerate(pieces(array)):
+        piece[:] = value
+    assert _shared() < few
+    assert array[-1] == size // (1 << 20) - 1
+    assert array.sum(dtype=np.float64) == sum(range(64)) * float(1 << 18)
+    assert _shared() > few + size // 2
+    release(array[5:])
+    assert _shared() < few
+    clear([array])
+    assert _shared() < few
+    assert not array.any()
+
+
+def _shared() -> int:
+    """Bytes of this process's memory that lie in files or are shared."""
+    text = Path("/proc/self/status").read_text(encoding="ascii")
+    lines = [line.split() for line in text.splitlines() if line.startswith(("RssFile:", "RssShmem:"))]
+    return sum(int(line[1]) for line in lines) * 1024
