@@ -502,7 +502,7 @@ class Model:
 
         dataset = as_dataset(*self._in_order(x, y))
         dataset.normalization = dataset.normalization or self.normalization
-        self.bind(dataset, class_names=self.class_names)
+        self.bind(dataset, class_names=self.class_names or ())
         size = whole("batch_size", batch_size, self._batch)
         loader = BatchLoader(dataset, min(size, dataset.sample_count or size), buffer_size=0)
         with self._reading(loader, "evaluate"):

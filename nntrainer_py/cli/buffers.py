@@ -41,6 +41,7 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
             that is there. All that is wrong together.
     """
     from nntrainer_py.data.loader import largest_batch
+    from nntrainer_py.training.feeding import names_of_run
 
     if not model.trainable:
         return DataBuffers(None)
@@ -60,8 +61,11 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
         try:
             opened = opening()
             try:
-                _bind(model, opened, use, names)
-                names = opened.class_names if use == "train" else names
+                model.bind(opened, class_names=names)
+                if use == "train":
+                    names = names_of_run(model.class_names, opened)
+                    model.bind(opened, class_names=names)
+                    model.feature_names = opened.feature_names or model.feature_names
                 counted = counted.plus(_memory(model, opened, section, use))
                 largest.append(largest_batch(opened, model.batch_size, _drops(section)))
             finally:
@@ -79,12 +83,6 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
     notes += filter(None, [model.limit_batch(max(largest))])
     model.hold_data(counted)
     return DataBuffers(counted.total, tuple(notes))
-
-
-def _bind(model: Model, dataset: Dataset, use: str, names: tuple[str, ...] | None) -> None:
-    model.bind(dataset, class_names=None if use == "train" else names)
-    if use == "train":
-        model.feature_names = dataset.feature_names or model.feature_names
 
 
 def _memory(model: Model, dataset: Dataset, section: SectionSpec | None, use: str) -> DataMemory:

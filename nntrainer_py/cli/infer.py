@@ -177,7 +177,7 @@ def _bound(arguments: argparse.Namespace, model: Model, *, labels: bool) -> Data
     else:
         dataset = open_dataset(arguments.data, role="test", origin=origin)
     dataset.normalization = model.normalization
-    model.bind(dataset, labels=labels, class_names=model.class_names)
+    model.bind(dataset, labels=labels, class_names=model.class_names or ())
     return dataset
 
 

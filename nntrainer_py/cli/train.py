@@ -245,14 +245,17 @@ def planned(model: Model, name: str, data: int | None) -> Layout:
 def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:
     """Loaders of the data; each that does not fit the model is told."""
     from nntrainer_py.data.loader import largest_batch
-    from nntrainer_py.training.feeding import open_loaders
+    from nntrainer_py.training.feeding import names_of_run, open_loaders
 
     errors: list[NNTrainerError] = []
     first = data.get("train")
+    names: tuple[str, ...] | None = None  # of the classes, not known before the training data is
     for dataset in data.values():
         try:
-            model.bind(dataset, class_names=None if dataset is first or first is None else first.class_names)
+            model.bind(dataset, class_names=names)
             if dataset is first:
+                names = names_of_run(model.class_names, dataset)
+                model.bind(dataset, class_names=names)
                 model.feature_names = dataset.feature_names or model.feature_names
         except NNTrainerError as error:
             errors.append(error)

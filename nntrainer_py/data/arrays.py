@@ -84,7 +84,7 @@ class ArrayDataset(IndexedDataset):
             if texts is not None:
                 self._labels[k] = indices_of_names(texts, class_names, self.where)
                 self._label_gatherers[k] = RowGatherer(self._labels[k])
-        self.class_names = class_names
+        self.class_names = class_names or None
 
     def _check_bound_labels(self) -> bool:
         for k, (array, encoder) in enumerate(zip(self._labels, self._encoders, strict=False)):

@@ -118,7 +118,8 @@ class Dataset(ABC):
             input_dims: (channel, height, width) of each model input, in feeding order.
             label_dims: of each label; empty for data that is only predicted on. Where the data holds one integer for
                 a label of width C > 1, it is expanded to a one-hot row.
-            class_names: the training data's names, so that names found here get the same indices.
+            class_names: the training data's names, so that names found here get the same indices; () where it has
+                numbers instead, so that names are refused. None: this is the training data, or nobody knows.
             label_kinds: one word of `labels.LABEL_KINDS` for each label; rows that break it are refused when read.
 
         Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, show
 from nntrainer_py.data.files import checked_file, checked_folder, reason
-from nntrainer_py.data.labels import encode_labels
+from nntrainer_py.data.labels import Classes, encode_labels
 from nntrainer_py.errors import DataError, MissingExtraError, Origin, counted, printable, quoted
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
@@ -63,6 +64,7 @@ class ImageDataset(IndexedDataset):
             raise error.located(origin, key) from None
         labels = {image.label for image in self._images}
         self._labelled = "" not in labels
+        self._index: dict[str, float]
         if self.path.is_file() and all(label.isdecimal() for label in labels):
             self._index = {label: int(label) for label in labels}
         else:
@@ -86,13 +88,17 @@ class ImageDataset(IndexedDataset):
             raise self.error("the images lie in no class folder, so they have no label")
         if labels and encode_labels(1, labels[0]) is None:
             raise self.error(f"an image has one class, the model takes labels of {show(labels[0])}")
-        if class_names is not None and self.class_names is not None:
-            unknown = set(self.class_names) - set(class_names)
-            if unknown:
-                raise self.error(f"class {quoted(min(unknown))} is not among those of the training data")
-            self._index = {name: index for index, name in enumerate(class_names)}
-            self.class_names = class_names
+        if labels and class_names is not None:
+            self._take_classes(class_names)
         return [1] if labels else []
+
+    def _take_classes(self, class_names: tuple[str, ...]) -> None:
+        """Use the class indices of the training data."""
+        classes, index = Classes(class_names), {}
+        for number, image in enumerate(self._images):
+            if image.label not in index:
+                index[image.label] = classes.of_text(image.label, partial(self.where, number))
+        self._index, self.class_names = index, class_names or None
 
     def _check_bound_labels(self) -> bool:
         if self._encoders:

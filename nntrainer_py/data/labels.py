@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from nntrainer_py.errors import DataError, counted, printable
+from nntrainer_py.data.numerals import number_of
+from nntrainer_py.errors import DataError, counted, printable, quoted
 
 Float32 = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
 Where = Callable[[int], str]
+T = TypeVar("T", str, float)
 
 LABEL_KINDS = ("distribution", "probability", "finite", "any")
 SUM_TOLERANCE = 1e-3  # how far the sum of a distribution may be from 1; float32 rows of 100,000 classes stay below
 _CHECKED_ROWS = 4096
+_SHOWN = 10  # class names in a message
 _CHECKED_AT_ONCE = 1 << 18  # values; bounds the temporaries of a check
 
 
@@ -188,14 +193,77 @@ def _place(row: int, numbers: Indices | None, where: Where | None, first_index: 
     return where(number) if where is not None else f"sample {number}"
 
 
-def indices_of_names(names: Sequence[str], class_names: Sequence[str], where: Where) -> npt.NDArray[np.float32]:
-    """Class index of each name; DataError with the sample for a name that is not among ``class_names``."""
-    known = {name: index for index, name in enumerate(class_names)}
-    indices = np.empty(len(names), dtype=np.float32)
-    for row, name in enumerate(names):
-        index = known.get(name)
+class Classes:
+    """Finds the index of a class by what the data calls it.
+
+    A name stands for the class of that name, a number for the class whose name has that value (1.0 for "1"). Without
+    names, when the training data has none, a number is the index itself.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._index = {name: index for index, name in enumerate(self._names)}
+        values = [
+            (_single(value), index) for index, name in enumerate(self._names) if (value := number_of(name)) is not None
+        ]
+        found = dict(values)
+        #: none where two names have one value
+        self._of_value: dict[float, int] = found if len(found) == len(values) else {}
+
+    def of_text(self, text: str, place: Callable[[], str]) -> float:
+        """The index of the class that a text stands for; DataError at ``place``."""
+        index = self._index.get(text)
+        if index is not None:
+            return index
+        value = number_of(text)
+        if value is not None:
+            return self.of_number(value, place)
+        if self._names:
+            raise DataError(f"{place()}: expected one of {self._shown()}, got {quoted(text)}")
+        raise DataError(
+            f"{place()}: got the class name {quoted(text)}, but the training data has numbers for its classes, or the "
+            "weights came without its names; write these numbers here too, or train with the names"
+        )
+
+    def of_number(self, value: float, place: Callable[[], str]) -> float:
+        """The index of the class that a number stands for."""
+        if not self._names:
+            return value
+        index = self._of_value.get(_single(value))
         if index is None:
-            shown = ", ".join(printable(n) for n in list(known)[:10]) + (", ..." if len(known) > 10 else "")
-            raise DataError(f"{where(row)}: expected one of the class names {shown}, got '{printable(name)}'")
+            raise DataError(
+                f"{place()}: expected one of {self._shown()}, got the number {value:g}; write the names here too"
+            )
+        return index
+
+    def _shown(self) -> str:
+        more = ", ..." if len(self._names) > _SHOWN else ""
+        return f"the class names that the model knows ({', '.join(map(printable, self._names[:_SHOWN]))}{more})"
+
+
+def indices_of_names(names: Sequence[str], class_names: Sequence[str], where: Where) -> Float32:
+    """Class index of each name, see `Classes`; DataError with the sample for one that is none of ``class_names``."""
+    return _indices(names, len(names), Classes(class_names).of_text, where)
+
+
+def indices_of_numbers(numbers: Float32, class_names: Sequence[str], where: Where) -> Float32:
+    """The same for labels (samples,) that are numbers."""
+    pieces = (numbers[start : start + _CHECKED_ROWS].tolist() for start in range(0, len(numbers), _CHECKED_ROWS))
+    return _indices(chain.from_iterable(pieces), len(numbers), Classes(class_names).of_number, where)
+
+
+def _indices(labels: Iterable[T], count: int, find: Callable[[T, Callable[[], str]], float], where: Where) -> Float32:
+    known: dict[T, float] = {}
+    indices = np.empty(count, dtype=np.float32)
+    for row, label in enumerate(labels):
+        index = known.get(label)
+        if index is None:
+            index = known[label] = find(label, partial(where, row))
         indices[row] = index
     return indices
+
+
+def _single(value: float) -> float:
+    """The value that float32 keeps of a number."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))

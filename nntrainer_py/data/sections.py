@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from nntrainer_py.data.csv_file import HEADERS, CsvDataset
+from nntrainer_py.data.csv_file import CsvDataset
+from nntrainer_py.data.csv_table import HEADERS
 from nntrainer_py.data.dataset import Dataset
 from nntrainer_py.data.idx import IdxDataset
 from nntrainer_py.data.image_folder import ImageDataset

@@ -87,13 +87,13 @@ def open_loaders(
     first = data["train"]
     model.bind(first)
     model.feature_names = first.feature_names or model.feature_names
-    if model.class_names is None or not set(first.class_names or ()) <= set(model.class_names):
-        model.class_names = first.class_names  # weights that know these classes keep their order
+    names = names_of_run(model.class_names, first)
+    model.class_names = names or None
     _normalize(model, first, sections.get("train"))
     loaders: dict[str, BatchLoader] = {}
     for use, dataset in data.items():
         dataset.normalization = model.normalization
-        model.bind(dataset, class_names=model.class_names)
+        model.bind(dataset, class_names=names)
         loaders[use] = _loader(model, dataset, sections.get(use), use, batch_size, shuffle)
         notices += [*dataset.notices, *loaders[use].notices]
     modes: dict[str, Mode] = {"train": "train", "valid": "evaluate", "test": "evaluate"}
@@ -105,6 +105,15 @@ def open_loaders(
             f"batches are computed in pieces of {counted(piece, 'sample')}, to keep within the memory budget"
         )
     return Loaders(loaders["train"], loaders.get("valid"), loaders.get("test"), notices, model)
+
+
+def names_of_run(known: tuple[str, ...] | None, train: Dataset) -> tuple[str, ...]:
+    """The names of the classes for all data of a run: () where its training data has numbers.
+
+    Weights that ``know`` all of the classes keep their order.
+    """
+    own = train.class_names or ()
+    return known if known is not None and set(own) <= set(known) else own
 
 
 def data_memory(loaders: Iterable[BatchLoader]) -> DataMemory:

@@ -107,7 +107,7 @@ def test_class_names_of_the_training_data(tmp_path):
         write(tmp_path, "7,8,c\n\n9,9,d\n", "s.csv"), origin=Origin("m.ini", 4, "valid_set"), key="path"
     )
     with pytest.raises(
-        DataError, match=r"^m.ini:4: \[valid_set\] path: .*s\.csv:3: expected one of .* a, b, c, got 'd'"
+        DataError, match=r"^m.ini:4: \[valid_set\] path: .*s\.csv:3: expected one of .*a, b, c\), got 'd'"
     ):
         rows(stranger, class_names=train.class_names)
 

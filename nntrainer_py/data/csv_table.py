@@ -1,0 +1,214 @@
+"""Reads a table from a text file, line by line, into one array of float32."""
+
+from __future__ import annotations
+
+import csv
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from nntrainer_py.data.csv_labels import LabelColumn
+from nntrainer_py.data.files import reason
+from nntrainer_py.data.numerals import MISSING, MISSING_LABELS, is_index, is_number
+from nntrainer_py.errors import DataError, counted, did_you_mean, printable, quoted
+
+HEADERS = ("auto", "true", "false")
+_LARGEST = float(np.finfo(np.float32).max)
+_LONGEST_LINE = 1 << 24  # characters; a longer one is no table, and would be read into memory whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int  # of its first line in the file, from 1
+    fields: list[str]
+
+
+class Table:
+    """Reads the file line by line; the label columns go to the end of each row."""
+
+    def __init__(self, path: Path, header: str, labels: Sequence[str | int] | None, delimiter: str | None) -> None:
+        self._path = path
+        self._header = header
+        self._wanted = labels
+        self._delimiter = delimiter
+        self.values = array("f")
+        self.lines = array("q")
+        self.labels = LabelColumn(self._place) if labels is None or len(labels) == 1 else None
+        self.notices: list[str] = []
+        self.columns: list[str] = []
+        self.width = 0
+        self._order: list[int] | None = None  # columns in the order kept, when it is not the order in the file
+
+    def read(self) -> None:
+        try:
+            with self._path.open(encoding="utf-8-sig", newline="") as stream:
+                self._read(stream)
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self._place()}: is not UTF-8 text (byte {error.start}: {error.reason})") from None
+        except OSError as error:
+            raise DataError(f"{self._place()}: {reason(error)}") from None
+        if not self.lines:
+            raise DataError(f"{self._place()}: there is no sample in it")
+        if self.labels is not None:
+            self.notices += self.labels.check(self.lines)
+
+    def _read(self, stream: TextIO) -> None:
+        rows = self._rows(stream)
+        first = next(rows, None)
+        if first is None:
+            return
+        self.width = len(first.fields)
+        second = next(rows, None)
+        if self._is_header(first, second):
+            self.columns = [field.strip() for field in first.fields]
+        self._arrange(first)
+        if not self.columns:
+            self._add(first)
+        if second is not None:
+            self._add(second)
+        for row in rows:
+            self._add(row)
+
+    def _rows(self, stream: TextIO) -> Iterator[_Line]:
+        """Lines that are not blank, in fields."""
+        lines = self._bounded(stream)
+        start = next((number_line for number_line in lines if number_line[1].strip()), None)
+        if start is None:
+            return
+        delimiter = self._delimiter or _find_delimiter(start[1])
+        if delimiter == " ":
+            yield _Line(start[0], start[1].split())
+            yield from (_Line(number, line.split()) for number, line in lines if line.strip())
+            return
+        number = start[0]
+
+        def texts() -> Iterator[str]:
+            nonlocal number
+            yield start[1]
+            for number, line in lines:  # noqa: B007 - read by the loop below
+                yield line
+
+        reader = csv.reader(texts(), delimiter=delimiter, strict=True)
+        before = number - 1
+        try:
+            for fields in reader:
+                begin, before = before + 1, number
+                if len(fields) > 1 or (fields and fields[0].strip()):
+                    yield _Line(begin, fields)
+        except csv.Error as error:
+            raise DataError(f"{self._place(number)}: {error}") from None
+
+    def _bounded(self, stream: TextIO) -> Iterator[tuple[int, str]]:
+        number = 0
+        while line := stream.readline(_LONGEST_LINE):
+            number += 1
+            if len(line) == _LONGEST_LINE:
+                raise DataError(f"{self._place(number)}: the line has more than {_LONGEST_LINE} characters")
+            if "\0" in line:
+                raise DataError(f"{self._place(number)}: there is a NUL byte in the line, this is no text")
+            yield number, line
+
+    def _is_header(self, first: _Line, second: _Line | None) -> bool:
+        if self._header != "auto":
+            return self._header == "true"
+        if self._wanted is not None and any(not is_index(column) for column in self._wanted):
+            return True  # columns named in words need a line with the words
+        fields = [field.strip() for field in first.fields]
+        labels = {len(fields) - 1} if self._wanted is None else {int(c) % max(1, len(fields)) for c in self._wanted}
+        features = [field for k, field in enumerate(fields) if k not in labels] or fields
+        numeric = sum(is_number(field) for field in features)
+        words = sum(field.lower() not in MISSING and not is_number(field) for field in features)
+        if words and numeric:
+            word = next(f for f in features if not is_number(f) and f.lower() not in MISSING)
+            raise DataError(
+                f"{self._place(first.number)}: expected a number, got {quoted(word)}; "
+                "if the line is a header, say so with header = true"
+            )
+        if words:
+            return True
+        # Numbers as names of the features, but a word over a label column of numbers.
+        return second is not None and len(second.fields) == len(fields) and any(
+            not is_number(fields[k]) and is_number(second.fields[k].strip()) for k in labels
+        )  # fmt: skip
+
+    def _arrange(self, first: _Line) -> None:
+        if self._wanted is None or not self._wanted:
+            return
+        labels = [self._column(column, first) for column in self._wanted]
+        if len(set(labels)) != len(labels):
+            raise DataError(f"{self._place(first.number)}: a label column is named twice")
+        self._order = [k for k in range(self.width) if k not in labels] + labels
+        if self.columns:
+            self.columns = [self.columns[k] for k in self._order]
+
+    def _column(self, column: str | int, first: _Line) -> int:
+        if isinstance(column, str) and column in self.columns:
+            return self.columns.index(column)
+        if is_index(column):
+            index = int(column)
+            if -self.width <= index < self.width:
+                return index % self.width
+            raise DataError(f"{self._place(first.number)}: there is no column {index}, the line has {self.width}")
+        known = self.columns or []
+        raise DataError(
+            f"{self._place(first.number)}: there is no column {quoted(column)}{did_you_mean(str(column), known)}"
+            + ("" if known else " (the file has no header)")
+        )
+
+    def _add(self, row: _Line) -> None:
+        fields = row.fields
+        if len(fields) != self.width:
+            raise DataError(
+                f"{self._place(row.number)}: expected {counted(self.width, 'value')}"
+                f" as in the first line, got {len(fields)}"
+            )
+        if self._order is not None:
+            fields = [fields[k] for k in self._order]
+        start = len(self.values)
+        try:
+            self.values.extend(map(float, fields if self.labels is None else fields[:-1]))
+        except ValueError:
+            raise self._bad_value(row) from None
+        if self.labels is not None:
+            text = fields[-1].strip()
+            if text.lower() in MISSING_LABELS:
+                raise self._bad_value(row)
+            self.values.append(self.labels.add(row.number, text))
+        if not np.isfinite(np.frombuffer(self.values, dtype=np.float32)[start:]).all() or "_" in "".join(fields[:-1]):
+            raise self._bad_value(row)
+        self.lines.append(row.number)
+
+    def _bad_value(self, row: _Line) -> DataError:
+        """What is wrong with the first bad value of a line."""
+        last = self._order[-1] if self._order is not None else self.width - 1
+        for k, field in enumerate(row.fields):
+            text = field.strip()
+            of = f" ({printable(self._name(k))})" if self.columns else ""
+            label = self.labels is not None and k == last
+            if text.lower() in (MISSING_LABELS if label else MISSING):
+                return DataError(
+                    f"{self._place(row.number)}: column {k + 1}{of}: the value is missing, got {quoted(text)}"
+                )
+            if is_number(text) and abs(float(text)) > _LARGEST:
+                return DataError(
+                    f"{self._place(row.number)}: column {k + 1}{of}: {quoted(text)} is too large for float32"
+                )
+            if not is_number(text) and not label:
+                return DataError(
+                    f"{self._place(row.number)}: column {k + 1}{of}: expected a number, got {quoted(text)}"
+                )
+        return DataError(f"{self._place(row.number)}: expected finite numbers")
+
+    def _name(self, column: int) -> str:
+        return self.columns[column if self._order is None else self._order.index(column)]
+
+    def _place(self, line: int = 0) -> str:
+        return printable(str(self._path)) + (f":{line}" if line else "")
+
+
+def _find_delimiter(line: str) -> str:
+    return next((mark for mark in ("\t", ";", ",") if mark in line), " ")
