@@ -134,13 +134,15 @@ class Model:
 
         Threads are at most those that there are processors for: their number changes no result.
         ``data`` is what reading the data will take, where that is known already (see `hold_data`).
-        PlanError when a memory budget does not do for everything that the model can do with such batches.
+        PlanError when a memory budget does not do for everything that the model can do with such batches,
+        UsageError when the plans need a swap file that cannot be made.
         """
         self._configure(batch_size, threads, seed, convolution, memory)
         if data is not None:
             self.hold_data(data)
         if self.compile_options.memory_budget is not None:
             self.compiled.promise()
+        self.require_swap_file()
         return self
 
     def _configure(
@@ -164,7 +166,7 @@ class Model:
             recompute=settings.memory_optimization,
             memory_budget=settings.memory_budget,
             swap=True if settings.fsu else None,
-            swap_folder=str(self.spec.folder / (settings.fsu_path or ".")),
+            swap_folder=self._described_folder,
             lookahead=settings.fsu_lookahead if settings.fsu else settings.fsu_lookahead or None,
         )
         for name, value in (memory or {}).items():
@@ -255,6 +257,31 @@ class Model:
             self._data = before
             raise
 
+    def require_swap_file(self, mode: Mode | None = None) -> None:
+        """See that the swap file can be made, where the plans of a mode (default: training) need one and it is not yet.
+
+        Raises:
+            UsageError: it cannot, at the place of ``fsu_path``.
+            PlanError: the plans cannot meet the memory budget.
+        """
+        compiled = self.compiled
+        if compiled.begun:
+            return
+        if compiled.planning.undecided:
+            trains = self.trainable and compiled.options.training
+            compiled.memory(mode or ("train" if trains else "predict"), compiled.batch or self._batch)
+        try:
+            compiled.require_swap_file()
+        except UsageError as error:
+            described = compiled.options.swap_folder == self._described_folder
+            place = (self.spec.at("fsu_path"), "fsu_path") if described else (None, "swap_folder")
+            raise error.located(*place) from None
+
+    @property
+    def _described_folder(self) -> str:
+        """Where [Model] puts the swap file."""
+        return str(self.spec.folder / (self.spec.model.fsu_path or "."))
+
     @property
     def batch_size(self) -> int:
         return self._batch
@@ -291,6 +318,7 @@ class Model:
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Name to array, in .bin order. The arrays are the model's own: writing to them sets the weights."""
+        self.require_swap_file()
         return self.compiled.weights(self.lowered())
 
     def learning_rate(self, iteration: int) -> float:
@@ -416,6 +444,7 @@ class Model:
         else:
             inputs, labels, count = self._batch_arrays(*self._in_order(x, y))
         if self._stepper is None:
+            self.require_swap_file("train")
             self._stepper = Stepper(self.compiled, self.learning_rate, count)
         return self._stepper.step(Batch(inputs, labels, count, np.arange(count)))
 
@@ -447,6 +476,7 @@ class Model:
         size = whole("batch_size", batch_size, self._batch)
         size = min(size, self.compiled.options.micro_batch or size)
         if type(x) is np.ndarray and len(x) <= size and self._fits("predict", x):
+            self.require_swap_file("predict")
             made_at_once = self._forward([x], len(x))
             return made_at_once[0] if len(made_at_once) == 1 else made_at_once
         x, _ = self._in_order(x, None)
@@ -514,6 +544,7 @@ class Model:
         before, taken = self._data, data_memory([loader])
         self.hold_data(taken if before is None else before.plus(taken), [(mode, loader.batch_size)])
         try:
+            self.require_swap_file(mode)
             yield
         finally:
             self.hold_data(before)
@@ -530,6 +561,7 @@ class Model:
         fault = names.save_fault(path)
         if fault:
             raise UsageError(f"{printable(os.fspath(path))}: {fault}")
+        self.require_swap_file()
         if Path(path).suffix == ".safetensors":
             checkpoint.save_model(Path(path), self)
         else:
@@ -543,6 +575,7 @@ class Model:
         fault = names.load_fault(path)
         if fault:
             raise WeightFileError(f"{printable(os.fspath(path))}: {fault}")
+        self.require_swap_file()
         if Path(path).suffix == ".safetensors":
             checkpoint.load_weights(Path(path), self)
         else:

@@ -97,11 +97,11 @@ def test_labels_as_words_integers_and_floats():
     rng = np.random.default_rng(3)
     y = rng.integers(0, 2, 40)
     x = rng.normal(size=(40, 2)) + 3.0 * y[:, None]
-    made = NNClassifier((4,), epochs=3, random_state=0).fit(x, y)
+    made = NNClassifier((4,), epochs=40, random_state=0).fit(x, y)
     assert made.classes_.tolist() == [0, 1]
     assert made.score(x, y.astype(float)) == made.score(x, y) > 0.9
     words = np.array(["no", "yes"])[y]
-    named = NNClassifier((4,), epochs=3, random_state=0).fit(x, words)
+    named = NNClassifier((4,), epochs=40, random_state=0).fit(x, words)
     assert named.classes_.tolist() == ["no", "yes"]
     assert (named.predict(x) == np.array(["no", "yes"])[made.predict(x)]).all()
     with pytest.raises((TypeError, ValueError)):

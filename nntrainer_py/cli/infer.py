@@ -88,9 +88,14 @@ def _opened(arguments: argparse.Namespace) -> tuple[Model, Dataset, bool]:
         model.compile(training=False, data=_memory(arguments, model))
     errors: list[NNTrainerError] = []
     try:
-        _load(model, Path(arguments.weights))
+        model.require_swap_file("predict")
     except NNTrainerError as error:
-        errors.append(error.located(Origin("--weights")))
+        errors.append(error)
+    else:
+        try:
+            _load(model, Path(arguments.weights))
+        except NNTrainerError as error:
+            errors.append(error.located(Origin("--weights")))
     try:
         dataset, labelled = _data(arguments, model)
     except NNTrainerError as error:

@@ -176,7 +176,7 @@ def layout_of(model: Model, name: str, data: int | None = None, *, training: boo
         losses=tuple(node.layer.keyword for node in graph.nodes if node.layer.is_loss),
         piece=piece if piece is not None and piece < batch else None,
         choices=tuple(made.report.lines()),
-        notes=(*_notes(model), *_too_much(memory.total)),
+        notes=(*_notes(model), *_too_much(memory.total), *_no_swap_file(model, mode)),
     )
 
 
@@ -189,6 +189,16 @@ def _notes(model: Model) -> tuple[str, ...]:
         if not there
     ]
     return (f"the model has no {' and no '.join(missing)}: planned for inference",)
+
+
+def _no_swap_file(model: Model, mode: Literal["train", "predict"]) -> tuple[str, ...]:
+    from nntrainer_py.errors import UsageError
+
+    try:
+        model.require_swap_file(mode)
+    except UsageError as error:
+        return (str(error),)
+    return ()
 
 
 def _too_much(total: int) -> tuple[str, ...]:

@@ -234,12 +234,8 @@ def planned(model: Model, name: str, data: int | None) -> Layout:
     """
     from nntrainer_py.cli.layout import layout_of
 
-    layout = layout_of(model, name, data)
-    try:
-        model.compiled.require_swap_file()
-    except UsageError as error:
-        raise error.located(model.spec.at("fsu_path"), "fsu_path") from None
-    return layout
+    model.require_swap_file()
+    return layout_of(model, name, data)
 
 
 def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:

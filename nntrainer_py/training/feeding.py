@@ -72,6 +72,7 @@ def open_loaders(
         UsageError: no training data.
         DataError: data that is missing, damaged or does not fit the model.
         PlanError: a memory budget has no room for it.
+        UsageError: the swap file that training needs cannot be made.
     """
     sections = model.spec.datasets
     given = {"train": train, "valid": valid, "test": test}
@@ -98,6 +99,7 @@ def open_loaders(
         notices += [*dataset.notices, *loaders[use].notices]
     modes: dict[str, Mode] = {"train": "train", "valid": "evaluate", "test": "evaluate"}
     model.hold_data(data_memory(loaders.values()), [(modes[use], one.batch_size) for use, one in loaders.items()])
+    model.require_swap_file("train")
     notices += range_notices(model, first, sections.get("train"))
     piece = model.compiled.options.micro_batch
     if piece is not None:
