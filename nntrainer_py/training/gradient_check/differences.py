@@ -2,17 +2,19 @@
 
 Directions test the whole tensor: for signs d drawn at random, ``(f(x + h d) - f(x - h d)) / 2h`` against the sum of
 ``gradient * d``; over several directions the mean square of what is left is the square of the error's norm. Single
-elements, those with the largest gradient and others at random, are tested beside. The step is not chosen beforehand: each
-difference is taken with a ladder of steps, and where neighbouring steps agree best (too large ones suffer from curvature
-and kinks, too small ones from rounding) stands the estimate, with their disagreement as its uncertainty. At a kink in the
-very point, such as relu at 0, all steps agree, but the slopes to both sides do not; half their difference (what is left
-of it as the step goes to 0) counts as uncertainty as well. The gradient has no part in all this.
+elements, those with the largest gradient and others at random, are tested beside.
+
+The step is not chosen beforehand: each difference is taken with a ladder of steps, and where neighbouring steps agree
+best (too large ones suffer from curvature and kinks, too small ones from rounding) stands the estimate, with their
+disagreement as its uncertainty. At a kink in the very point, such as relu at 0, all steps agree, but the slopes to both
+sides do not; half their difference (what is left of it as the step goes to 0) counts as uncertainty as well. The
+gradient has no part in all this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,14 @@ Function = Callable[[Array], float]
 _SURE = 4.0
 #: what an uncertainty may be, relative to the tensor, where something is said to be right
 _ROUGH = 0.1
+#: searches for an element that is wrong
+_SEARCHES = 3
+#: of the tolerance: an agreement that needs no smaller steps
+_ENOUGH = 0.05
 #: gradients below this share of what the values themselves would suggest are zeros with rounding errors
 _VANISHING = 1e-2
+
+_ALONG = "compared along the signs of the gradient; in other directions kinks leave too much open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,21 @@ class Effort:
 
     directions: int = 4
     elements: int = 8
-    steps: tuple[float, ...] = tuple(2.0**-k for k in (3, 5, 7, 9, 11, 13, 15))
+    steps: tuple[float, ...] = tuple(2.0**-k for k in (3, 5, 7, 9, 11, 13, 15, 17, 19))
     tolerance: float = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """What a function's values tell of its differences.
+
+    ``natural`` is how much the function would change if the tensor's values were doubled and nothing cancelled out; it
+    says which gradients are zero but for rounding. ``quantum`` is the size of one rounding error in it: differences of
+    a few such steps may agree by chance.
+    """
+
+    natural: float
+    quantum: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,37 +88,23 @@ class _Estimate:
 
 
 def compare(
-    function: Function, base: Array, gradient: Array, natural: float, effort: Effort, rng: np.random.Generator
+    function: Function, base: Array, gradient: Array, scales: Scales, effort: Effort, rng: np.random.Generator
 ) -> Comparison:
-    """Compare ``gradient`` with differences of ``function`` around ``base`` (float32, of the same shape).
-
-    ``natural`` is how much the function would change if the tensor's values were doubled and nothing cancelled out; it
-    says which gradients are zero but for rounding.
-    """
+    """Compare ``gradient`` with differences of ``function`` around ``base`` (float32, of the same shape)."""
     gradient = gradient.astype(np.float64).reshape(base.shape)
     if not np.isfinite(gradient).all():
         index = _unravel(int(np.flatnonzero(~np.isfinite(gradient))[0]), base.shape)
-        known = _Tensor(function, base, np.zeros_like(gradient), natural, effort)
-        expected = known.element(int(np.ravel_multi_index(index, base.shape))).expected[0] / known.scale
-        element = Element(index, float(expected), float(gradient[index]))
+        known = _Tensor(function, base, np.zeros_like(gradient), scales, effort)
+        there = known.element(int(np.ravel_multi_index(index, base.shape))).element
+        element = None if there is None else replace(there, found=float(gradient[index]))
         return Comparison(Verdict.FAILED, float("inf"), 0.0, element, "a value is not finite: was it never written?")
-    tensor = _Tensor(function, base, gradient, natural, effort)
-    whole = tensor.whole(rng)
-    worst = tensor.worst_element(rng)
-    if worst.verdict is Verdict.FAILED or whole.verdict is not Verdict.FAILED:
-        found = worst if _rank(worst) > _rank(whole) else whole
-        return Comparison(found.verdict, found.error, found.uncertainty, worst.element if found is worst else None)
-    return Comparison(whole.verdict, whole.error, whole.uncertainty, tensor.search(rng))
-
-
-def _rank(found: Comparison) -> tuple[int, float]:
-    return [Verdict.PASSED, Verdict.UNCLEAR, Verdict.FAILED].index(found.verdict), found.error
+    return _Tensor(function, base, gradient, scales, effort).compared(rng)
 
 
 class _Tensor:
     """One tensor and its function; displacements are in units of its values' root mean square (1 where all are 0)."""
 
-    def __init__(self, function: Function, base: Array, gradient: Array, natural: float, effort: Effort) -> None:
+    def __init__(self, function: Function, base: Array, gradient: Array, scales: Scales, effort: Effort) -> None:
         self.function = function
         self.base = base
         self.effort = effort
@@ -105,42 +112,72 @@ class _Tensor:
         size = _rms(base.astype(np.float64))
         self.scale = size if size > 0.0 else 1.0
         self.norm = float(np.linalg.norm(self.gradient)) * self.scale
-        self.least = max(_VANISHING * natural, np.finfo(np.float64).tiny)
+        self.least = max(_VANISHING * scales.natural, np.finfo(np.float64).tiny)
+        self.quantum = scales.quantum
         self.middle = function(base)
+
+    def compared(self, rng: np.random.Generator) -> Comparison:
+        """Directions and elements together; what fails in either fails."""
+        whole = self.whole(rng)
+        if whole.verdict is Verdict.UNCLEAR:
+            whole = self.along() or whole
+        failed = [found for found in self.elements(rng) if found.verdict is Verdict.FAILED]
+        if failed:
+            return max(failed, key=lambda found: found.error)
+        return self.confirmed(whole, rng) if whole.verdict is Verdict.FAILED else whole
+
+    def confirmed(self, whole: Comparison, rng: np.random.Generator) -> Comparison:
+        """A failure with an element that fails by itself.
+
+        Kinks of many elements may cancel out in what tells of kinks, but not in what is left of the difference: where
+        every element that is found stands on one, nothing is known.
+        """
+        found = [self.search(rng) for _ in range(_SEARCHES)]
+        worst = next((one for one in found if one.verdict is Verdict.FAILED), None)
+        if worst is not None:
+            return replace(whole, element=worst.element)
+        if all(one.verdict is Verdict.UNCLEAR for one in found):
+            return replace(whole, verdict=Verdict.UNCLEAR, element=found[0].element)
+        return whole
 
     def whole(self, rng: np.random.Generator) -> Comparison:
         """The directions; the error is relative to the norm of the gradient."""
         signs = [rng.integers(0, 2, self.gradient.size) * 2.0 - 1.0 for _ in range(self.effort.directions)]
-        found = self._estimate(signs)
+        found = self._estimate(signs, max(self.norm, self.least))
         return self._judged(found, max(self.norm, _rms(found.expected), self.least))
 
-    def element(self, position: int) -> _Estimate:
-        """The difference by one element."""
-        direction = np.zeros(self.gradient.size)
-        direction[position] = 1.0
-        return self._estimate([direction])
+    def along(self) -> Comparison | None:
+        """The direction of the gradient's signs, in which the change is largest, so that kinks hide least of it."""
+        direction = np.where(self.gradient < 0.0, -1.0, 1.0)
+        size = float(np.abs(self.gradient).sum()) * self.scale
+        if size <= self.least:
+            return None
+        found = self._estimate([direction], max(size, self.least))
+        judged = self._judged(found, max(size, _rms(found.expected), self.least))
+        return None if judged.verdict is Verdict.UNCLEAR else replace(judged, reason=_ALONG)
 
-    def worst_element(self, rng: np.random.Generator) -> Comparison:
-        """The elements with the largest gradient and others at random: that which is off most."""
+    def elements(self, rng: np.random.Generator) -> list[Comparison]:
+        """Those with the largest gradient, and others at random."""
         count = min(self.effort.elements, self.gradient.size)
         largest = np.argsort(-np.abs(self.gradient), kind="stable")[: (count + 1) // 2]
         others = rng.permutation(np.setdiff1d(np.arange(self.gradient.size), largest))[: count - largest.size]
-        found = [self._of_element(int(position)) for position in (*largest, *others)]
-        return max(found, key=_rank, default=Comparison(Verdict.PASSED, 0.0, 0.0))
+        return [self.element(int(position)) for position in (*largest, *others)]
 
-    def _of_element(self, position: int) -> Comparison:
-        found = self.element(position)
+    def element(self, position: int) -> Comparison:
+        """One element; the error is relative to the gradient there, or to an average one where that is more."""
+        direction = np.zeros(self.gradient.size)
+        direction[position] = 1.0
         predicted = float(self.gradient[position])
-        share = max(self.norm, self.least) / self.gradient.size**0.5
-        judged = self._judged(found, max(abs(predicted) * self.scale, _rms(found.expected), share))
+        size = max(abs(predicted) * self.scale, max(self.norm, self.least) / self.gradient.size**0.5)
+        found = self._estimate([direction], size)
+        judged = self._judged(found, max(size, _rms(found.expected)))
         index = _unravel(position, self.base.shape)
-        element = Element(index, float(found.expected[0]) / self.scale, predicted)
-        return Comparison(judged.verdict, judged.error, judged.uncertainty, element)
+        return replace(judged, element=Element(index, float(found.expected[0]) / self.scale, predicted))
 
-    def search(self, rng: np.random.Generator) -> Element | None:
+    def search(self, rng: np.random.Generator) -> Comparison:
         """An element that is wrong: of the halves of a direction, always that which is further off."""
         signs = rng.integers(0, 2, self.gradient.size) * 2.0 - 1.0
-        step = self._estimate([signs]).step
+        step = self._estimate([signs], max(self.norm, self.least)).step
         left, right = 0, self.gradient.size
         while right - left > 1:
             middle = (left + right) // 2
@@ -150,7 +187,7 @@ class _Tensor:
                 part[start:stop] = signs[start:stop]
                 off.append(abs(self._difference(part, step)[0]))
             left, right = (left, middle) if off[0] >= off[1] else (middle, right)
-        return self._of_element(left).element
+        return self.element(left)
 
     def _judged(self, found: _Estimate, size: float) -> Comparison:
         error, uncertainty = found.error / size, found.uncertainty / size
@@ -160,22 +197,27 @@ class _Tensor:
             return Comparison(Verdict.FAILED, error, uncertainty)
         return Comparison(Verdict.UNCLEAR if _SURE * uncertainty > _ROUGH else Verdict.PASSED, error, uncertainty)
 
-    def _estimate(self, directions: list[Array]) -> _Estimate:
-        """Of the steps the one at which both neighbours agree best, for all directions together."""
-        steps = self.effort.steps
-        made = np.array([[self._difference(direction, step) for direction in directions] for step in steps])
-        residual, expected, bend = made[:, :, 0], made[:, :, 1], made[:, :, 2]
-        # inf - inf where the function is not finite: no agreement
-        with np.errstate(invalid="ignore", over="ignore"):
-            jumps = [_rms(residual[k + 1] - residual[k]) for k in range(len(steps) - 1)]
-            # of a smooth function the bend falls with the step, so that this is 0
-            kinks = [_rms((4.0 * bend[k + 1] - bend[k]) / 3.0) for k in range(len(steps) - 1)]
-        around = [float(np.max([jumps[k - 1], jumps[k], kinks[k]])) for k in range(1, len(steps) - 1)]
-        best = 1 + int(np.argmin([value if np.isfinite(value) else np.inf for value in around]))
-        uncertainty = around[best - 1]
+    def _estimate(self, directions: list[Array], size: float) -> _Estimate:
+        """Of the steps the one at which both neighbours agree best, for all directions together.
+
+        Smaller steps are not tried once the agreement is far below the tolerance of ``size``.
+        """
+        made: list[list[tuple[float, float, float]]] = []
+        best, uncertainty = 1, float("inf")
+        for step in self.effort.steps:
+            made.append([self._difference(direction, step) for direction in directions])
+            if len(made) < 3:
+                continue
+            around = max(_disagreement(np.array(made[-3:])), self.quantum / (2.0 * self.effort.steps[len(made) - 2]))
+            if around < uncertainty:
+                best, uncertainty = len(made) - 2, around
+            if uncertainty < _ENOUGH * self.effort.tolerance * size:
+                break
+        step = self.effort.steps[best]
         if not np.isfinite(uncertainty):
-            return _Estimate(np.zeros(len(directions)), np.zeros(len(directions)), float("inf"), steps[best])
-        return _Estimate(residual[best], expected[best], uncertainty, steps[best])
+            return _Estimate(np.zeros(len(directions)), np.zeros(len(directions)), float("inf"), step)
+        chosen = np.array(made[best])
+        return _Estimate(chosen[:, 0], chosen[:, 1], uncertainty, step)
 
     def _difference(self, direction: Array, step: float) -> tuple[float, float, float]:
         """Difference minus prediction, the difference, and half that of the slopes to both sides, for one step.
@@ -189,6 +231,17 @@ class _Tensor:
         displacement = above.astype(np.float64).reshape(-1) - below.astype(np.float64).reshape(-1)
         predicted = float(self.gradient @ displacement)
         return (change - predicted) / (2.0 * step), change / (2.0 * step), (up + down) / (2.0 * step)
+
+
+def _disagreement(three: Array) -> float:
+    """How far the middle one of three steps is from its neighbours, or the slopes to both sides from each other."""
+    # inf - inf where the function is not finite: no agreement
+    with np.errstate(invalid="ignore", over="ignore"):
+        larger, smaller = _rms(three[1, :, 0] - three[0, :, 0]), _rms(three[2, :, 0] - three[1, :, 0])
+        # of a smooth function the bend falls with the step, so that this is 0
+        kink = _rms((4.0 * three[2, :, 2] - three[1, :, 2]) / 3.0)
+    found = max(larger, smaller, kink)
+    return found if np.isfinite(larger + smaller + kink) else float("inf")
 
 
 def _rms(values: Array) -> float:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.graph.lower import Lowered, Node, lower
+from nntrainer_py.errors import UsageError
+from nntrainer_py.graph.lower import Node, lower
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.layers.context import RunContext
 from nntrainer_py.layers.input import Input
@@ -96,7 +97,10 @@ class Probe:
         self._engine.state.numbers[StepState.SAMPLES] = batch
         self.program = self._bound()
         penalties = {
-            operation.writes["out"] for operation in self.lowered.operations if operation.kind.name == "l2_loss"
+            value
+            for operation in self.lowered.operations
+            if operation.kind.name == "l2_loss"
+            for value in operation.writes.values()
         }
         # the way back leaves regularizers to the update
         self._losses = [
@@ -190,5 +194,17 @@ class _Start:
 
 
 def copied(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with layers of their own; one layer of several nodes stays one."""
-    return copy.deepcopy(list(nodes))
+    """The nodes with layers of their own; one layer of several nodes stays one.
+
+    Raises:
+        UsageError: a user's layer holds what cannot be copied.
+    """
+    made: dict[int, Any] = {}
+    for node in nodes:
+        try:
+            copy.deepcopy(node.layer, made)
+        except Exception as error:  # whatever an attribute's own way of copying raises
+            raise UsageError(
+                f"[{node.name}] cannot be copied, so that checking it would change it: {type(error).__name__}: {error}"
+            ) from error
+    return copy.deepcopy(list(nodes), made)
