@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 from nntrainer_py.version import __version__
 
 if TYPE_CHECKING:
-    from nntrainer_py.errors import DataError, DescriptionError, NNTrainerError, NumericalError, UsageError
+    from nntrainer_py.errors import (
+        DataError,
+        DataWarning,
+        DescriptionError,
+        NNTrainerError,
+        NumericalError,
+        UsageError,
+    )
     from nntrainer_py.estimators import NNClassifier, NNRegressor
     from nntrainer_py.layers.base import Layer
     from nntrainer_py.layers.context import FinalizeContext, RunContext
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "DataError": "errors",
+    "DataWarning": "errors",
     "DescriptionError": "errors",
     "FinalizeContext": "layers.context",
     "Layer": "layers.base",
@@ -52,6 +60,7 @@ _WHERE = {
 
 __all__ = [
     "DataError",
+    "DataWarning",
     "DescriptionError",
     "FinalizeContext",
     "Layer",

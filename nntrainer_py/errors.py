@@ -136,6 +136,10 @@ class Notice(Fault):
         return f"warning: {Fault.__str__(self)}"
 
 
+class DataWarning(UserWarning):
+    """Data that can be trained on, but looks as if it were not meant so; for the filters of Python's `warnings`."""
+
+
 class NNTrainerError(Exception):
     """Base of every error this package raises on purpose.
 

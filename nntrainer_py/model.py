@@ -48,6 +48,7 @@ from nntrainer_py.training.progress import progress_callbacks
 from nntrainer_py.training.settings import TrainSettings, whole
 from nntrainer_py.training.stepper import Stepper
 from nntrainer_py.training.summary import layer_table
+from nntrainer_py.training.warn import warn
 
 if TYPE_CHECKING:
     from nntrainer_py.graph.model_section import ModelSection
@@ -79,6 +80,7 @@ class Model:
         self.class_names: tuple[str, ...] | None = None
         #: names of the input columns of the training data, where it had a header; later data is taken by them
         self.feature_names: tuple[str, ...] | None = None
+        self._told: set[str] = set()  # warnings about data
 
     @classmethod
     def from_ini(cls, path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
@@ -388,6 +390,9 @@ class Model:
             callbacks: see `training.callbacks`.
             progress: show a bar; None: in notebooks.
             settings: further fields of `training.settings.TrainSettings`, such as ``patience`` or ``checkpoint``.
+
+        What looks wrong with the data, such as pixels of 0 to 255 that nothing scales, is given as a `DataWarning`,
+        once a model.
         """
         from nntrainer_py.training.feeding import open_loaders
         from nntrainer_py.training.loop import train
@@ -399,6 +404,7 @@ class Model:
         loaders = open_loaders(self, data, valid, test, batch_size=batch_size, shuffle=shuffle)
         followers = [*callbacks, *progress_callbacks(progress)]
         try:
+            warn(loaders.doubts, self._told)
             return train(
                 self,
                 loaders.train,

@@ -77,8 +77,9 @@ def require_training_data(model: Model, given: dict[str, str | None], errors: li
 
 def open_section(section: SectionSpec, use: str) -> Dataset:
     """The data of a section; DataError at the place of its path."""
-    opened: Dataset = section.settings.open(section.paths, role=use, origin=_place(section))
-    return opened
+    from nntrainer_py.training import feeding
+
+    return feeding.open_section(section, use)
 
 
 def is_there(section: SectionSpec) -> bool:
@@ -96,10 +97,6 @@ def open_given(path: str, section: SectionSpec | None, use: str) -> Dataset:
         opened.key = ""
         return opened
     return open_dataset(path, role=use, origin=origin)
-
-
-def _place(section: SectionSpec) -> Origin | None:
-    return next((where for key, _, where in section.entries if key == "path"), section.origin)
 
 
 def _with_hint(error: DescriptionError, arguments: argparse.Namespace) -> DescriptionError:

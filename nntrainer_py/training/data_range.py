@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 LARGE = 100.0
 """Inputs of this magnitude are told; standardized ones, or those of 0 to 1, are far below."""
 
-_FILES = ("file", "csv", "npz", "npy", "idx", "image_folder")  # what is read without calling a user's code
+#: what is read without calling a user's code
+_AT_REST = ("file", "csv", "npz", "npy", "idx", "image_folder", "arrays")
 _SAMPLES, _BYTES = 32, 1 << 22  # that are looked at
 _PIXELS = 255.0
 #: layers after which the scale of what came in makes no difference, or that take indices
@@ -34,12 +35,14 @@ _PASSES = {
 
 
 def range_notices(model: Trainee, dataset: Dataset, section: SectionSpec | None) -> list[str]:
-    """A warning for each input whose first samples are large in a file that nothing scales; reads those samples.
+    """A warning for each input whose first samples are large where nothing scales them; reads those samples.
+
+    Not for data that a user's code makes, which may count how often it is called.
 
     ``dataset`` is bound. Data that cannot be read gives no warning here: training says what is wrong with it.
     """
     spec = model.spec
-    if dataset.kind not in _FILES or dataset.normalization is not None or model.normalization is not None:
+    if dataset.kind not in _AT_REST or dataset.normalization is not None or model.normalization is not None:
         return []
     if not isinstance(dataset, IndexedDataset) or (spec.optimizer is None and not spec.needs_optimizer):
         return []
@@ -82,12 +85,14 @@ def _scaled(nodes: Sequence[Node], position: int) -> bool:
 def _notice(dataset: Dataset, layer: str, low: float, high: float, section: SectionSpec | None) -> Notice:
     pixels = low >= 0.0 and high <= _PIXELS
     method = "pixel (division by 255)" if pixels else "standard"
-    if section is None:
+    if dataset.kind == "arrays":
+        remedy = "divide them by 255" if pixels else "bring them to mean 0 and deviation 1"
+    elif section is None:
         remedy = f"scale them, or name the data in a [train_set] section with normalization = {method}"
     else:
         remedy = f"add normalization = {method} to [{section.name}]"
     return Notice.at(
-        dataset.origin or (None if section is None else section.origin),
+        dataset.origin,
         "",
         f"{dataset.name}: inputs go from {low:g} to {high:g} and nothing scales them, which often keeps a network from "
         f"learning; {remedy}; or set normalization = true in [{layer}]",

@@ -24,12 +24,13 @@ USES = ("train", "valid", "test")
 
 @dataclass(slots=True)
 class Loaders:
-    """What a run reads; ``notices`` are what the user should know about it."""
+    """What a run reads; ``notices`` are what the user should know about it, ``doubts`` those of them about the data."""
 
     train: BatchLoader
     valid: BatchLoader | None
     test: BatchLoader | None
     notices: list[str]
+    doubts: list[str]
     model: Trainee  # that counts them
 
     @property
@@ -47,9 +48,10 @@ class Loaders:
 
 
 def open_section(section: SectionSpec, use: str) -> Dataset:
-    """The data of ``[train_set]`` and its like; DataError when it is missing or damaged."""
+    """The data of ``[train_set]`` and its like; DataError, at the place of its path, when it is missing or damaged."""
     settings: DatasetSection = section.settings
-    return settings.open(section.paths, role=use, origin=section.origin)
+    place = next((where for key, _, where in section.entries if key == "path"), section.origin)
+    return settings.open(section.paths, role=use, origin=place)
 
 
 def open_loaders(
@@ -84,6 +86,7 @@ def open_loaders(
             data[use] = open_section(sections[use], use)
     if "train" not in data:
         raise UsageError("there is no training data: the description has no [train_set], and none was given")
+    doubts: list[str] = []
     notices: list[str] = []
     first = data["train"]
     model.bind(first)
@@ -96,17 +99,18 @@ def open_loaders(
         dataset.normalization = model.normalization
         model.bind(dataset, class_names=names)
         loaders[use] = _loader(model, dataset, sections.get(use), use, batch_size, shuffle)
-        notices += [*dataset.notices, *loaders[use].notices]
+        doubts += dataset.notices
+        notices += loaders[use].notices
     modes: dict[str, Mode] = {"train": "train", "valid": "evaluate", "test": "evaluate"}
     model.hold_data(data_memory(loaders.values()), [(modes[use], one.batch_size) for use, one in loaders.items()])
     model.require_swap_file("train")
-    notices += range_notices(model, first, sections.get("train"))
+    doubts += range_notices(model, first, sections.get("train"))
     piece = model.compiled.options.micro_batch
     if piece is not None:
         notices.append(
             f"batches are computed in pieces of {counted(piece, 'sample')}, to keep within the memory budget"
         )
-    return Loaders(loaders["train"], loaders.get("valid"), loaders.get("test"), notices, model)
+    return Loaders(loaders["train"], loaders.get("valid"), loaders.get("test"), [*doubts, *notices], doubts, model)
 
 
 def names_of_run(known: tuple[str, ...] | None, train: Dataset) -> tuple[str, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import MODEL, command, points, write_dat, write_problem
 
-from nntrainer_py import Model
+from nntrainer_py import DataWarning, Model
 from nntrainer_py.training.feeding import open_loaders
 
 REMEDY = "which often keeps a network from learning; add normalization = {} to [train_set]"
@@ -30,7 +31,7 @@ def with_keys(section: str, keys: str) -> str:
 
 def test_raw_pixels(tmp_path: Path) -> None:
     (notice,) = told(tmp_path)
-    line = MODEL.splitlines().index("[train_set]") + 1
+    line = MODEL.splitlines().index("path = train.dat") + 1
     assert notice.startswith(f"warning: {tmp_path / 'model.ini'}:{line}: ")
     assert f"{tmp_path / 'train.dat'}: inputs go from " in notice
     assert REMEDY.format("pixel (division by 255)") in notice
@@ -125,3 +126,67 @@ def test_data_that_cannot_be_read_is_left_to_the_run(tmp_path: Path, capsys: pyt
     assert done.code == 3
     assert "nothing scales them" not in done.err
     assert done.err.count("is no readable image") == 1
+
+
+def _pixels(count: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    inputs, classes = points(count, 0)
+    return np.clip(np.abs(inputs) * 60, 0, 255).astype(np.uint8), classes
+
+
+def test_python_is_warned_once_at_its_own_line(tmp_path: Path) -> None:
+    model = Model.from_ini(write_problem(tmp_path))
+    x, y = _pixels()
+    with pytest.warns(DataWarning) as caught:
+        model.train(x, y, valid=(x, y), epochs=1, progress=False)
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert str(warning.message).startswith("data: inputs go from ")
+    assert "divide them by 255; or set normalization = true in [point]" in str(warning.message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(x, y, epochs=2, progress=False)  # the same again is not told again
+
+
+def test_python_says_of_a_file_what_the_command_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (notice,) = told(tmp_path)
+    with pytest.warns(DataWarning) as caught:
+        Model.from_ini(tmp_path / "model.ini").train(epochs=1, progress=False)
+    assert [f"warning: {warning.message}" for warning in caught] == [notice]
+    assert f"{notice}\n" in command(capsys, "train", tmp_path / "model.ini", "--epochs", 1).err
+
+
+def test_python_can_be_silenced(tmp_path: Path) -> None:
+    x, y = _pixels()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DataWarning)
+        Model.from_ini(write_problem(tmp_path)).train(x, y, epochs=1, progress=False)
+        warnings.simplefilter("error", DataWarning)
+        with pytest.raises(DataWarning):
+            Model.from_ini(tmp_path / "model.ini").train(x, y, epochs=1, progress=False)
+        Model.from_ini(tmp_path / "model.ini").train(x / np.float32(255), y, epochs=1, progress=False)
+
+
+def test_a_users_own_data_set_is_not_read_beforehand(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    class Own:
+        def __len__(self) -> int:
+            return 32
+
+        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+            calls.append(index)
+            return np.full(4, 255, np.float32), index % 3
+
+    Model.from_ini(write_problem(tmp_path)).train(Own(), epochs=1, progress=False)
+    assert sorted(calls) == list(range(32))
+
+
+def test_other_doubts_about_data_are_given_too(tmp_path: Path) -> None:
+    x, classes = points(40, 0)
+    words = np.array(["7", "x", "y"])[classes]
+    lines = [",".join([*map(repr, row), word]) for row, word in zip(x.tolist(), words, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    model = Model.from_ini(write_problem(tmp_path))
+    with pytest.warns(DataWarning, match=r"t\.csv:[0-9]+: the label '[xy]' is no number, so that all labels are names"):
+        model.train(tmp_path / "t.csv", valid=tmp_path / "t.csv", epochs=1, progress=False)
