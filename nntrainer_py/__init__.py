@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from nntrainer_py.registry import register_layer, register_loss, register_optimizer, register_scheduler
     from nntrainer_py.tensor.dim import TensorDim
     from nntrainer_py.tensor.tensor import Tensor
+    from nntrainer_py.training.gradient_check import check_gradients
 
 _WHERE = {
     "DataError": "errors",
@@ -51,6 +52,7 @@ _WHERE = {
     "Tensor": "tensor.tensor",
     "TensorDim": "tensor.dim",
     "UsageError": "errors",
+    "check_gradients": "training.gradient_check",
     "register_activation": "layers.functions",
     "register_layer": "registry",
     "register_loss": "registry",
@@ -76,6 +78,7 @@ __all__ = [
     "TensorDim",
     "UsageError",
     "__version__",
+    "check_gradients",
     "register_activation",
     "register_layer",
     "register_loss",

@@ -20,6 +20,7 @@ EXIT_CODES = """exit codes:
   2    wrong usage, or a fault in the description of the model
   3    data or a weight file that is missing, unreadable or does not fit
   4    the loss, or a weight, is not finite
+  5    a derivative or gradient is wrong (nntrainer-inspect --check-gradients)
   130  interrupted by Ctrl-C; 143 by a termination request"""
 
 #: faults of one file that are shown

@@ -1,4 +1,4 @@
-"""``nntrainer-inspect``: layers, planned memory, what is alive at the peak, and a picture of the plan."""
+"""``nntrainer-inspect``: layers, planned memory, what is alive at the peak, a picture of the plan."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nntrainer_py.cli import gradients
 from nntrainer_py.cli.buffers import DataBuffers, count_buffers
 from nntrainer_py.cli.command import Parser, add_model_arguments, add_output_arguments, notify, run
 from nntrainer_py.cli.layout import layer_table, layout_of, memory_lines
@@ -26,13 +27,14 @@ def parser(prog: str = "nntrainer-inspect") -> Parser:
     made = Parser(
         prog,
         "Show the layers of a model, the memory that it will take, and which tensors are alive at the peak. Nothing is "
-        "trained, and no data is needed.",
+        "trained, and no data is needed. Or, with --check-gradients, whether each layer's derivatives are right.",
         f"{prog} model.ini --plot plan.png",
     )
     add_model_arguments(made)
     made.add_argument("--plot", metavar="FILE", help="draw the plan: png, svg or pdf (needs the extra plot)")
     made.add_argument("--inference", action="store_true", help="plan for inference, also a model that can be trained")
     made.add_argument("--planners", action="store_true", help="compare with NNTrainer's planners on the same tensors")
+    gradients.add_arguments(made)
     add_output_arguments(made)
     return made
 
@@ -44,7 +46,10 @@ def main(argv: Sequence[str] | None = None, prog: str = "nntrainer-inspect") -> 
 
 def inspect(arguments: argparse.Namespace) -> int:
     """The command itself."""
+    gradients.require_fitting(arguments)
     model = open_model(arguments)
+    if arguments.check_gradients:
+        return gradients.check(model, arguments)
     name = Path(arguments.model).name
     training = model.trainable and not arguments.inference
     buffers = count_buffers(model, {}) if training else DataBuffers(None)
