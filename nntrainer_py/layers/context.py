@@ -213,7 +213,8 @@ class RunContext:
 
     ``inputs`` are read-only. ``forward`` writes ``outputs``; ``calc_gradient`` writes ``gradients[name]``;
     ``calc_derivative`` writes ``derivatives[i]`` from ``incoming``. ``training`` is False in inference.
-    ``rng`` is counter-based: the same in a recomputed or resumed step.
+    ``saved`` is for what ``forward`` leaves for the backward methods. The arrays themselves are views of memory that is
+    soon used for other things, so only copies of them may be kept, there or as attributes.
     """
 
     inputs: tuple[NDArray[Any], ...]

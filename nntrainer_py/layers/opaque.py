@@ -49,7 +49,10 @@ class OpaqueAdapter:
                 _check_written(name, "forward", "outputs", context.outputs, context.inputs)
                 first = False
 
-        made = ctx.run("opaque", function=call, specs=specs, sample_by_sample=by_sample, **_operands(ctx))
+        made = ctx.run(
+            "opaque", function=call, specs=specs, sample_by_sample=by_sample,
+            repeatable=layer.pure and not layer.is_loss, **_operands(ctx),
+        )  # fmt: skip
         values = list(made) if isinstance(made, tuple) else [made]
         if "loss" in specs:
             ctx.loss(values.pop())

@@ -94,6 +94,7 @@ class Emitter:
             for name, operand in operands.items()
             if operand is not None and not isinstance(operand, Value)
         }
+        declared = declared.variant(attributes)
         specs = declared.outputs(reads, attributes)
         accumulate = False
         if isinstance(out, Target):

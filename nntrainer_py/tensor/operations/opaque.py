@@ -12,11 +12,15 @@ class Opaque(OperationKind):
     """Calls ``function(arrays, state)`` with its operands by name, reads read-only.
 
     Attributes: ``function``; ``specs`` (name -> Spec of each output); ``sample_by_sample`` (no sample's result
-    depends on the others of its batch).
+    depends on the others of its batch); ``repeatable`` (run again with the same reads, it writes the same and does
+    nothing else that matters).
     """
 
     name = "opaque"
     pure = False
+
+    def variant(self, attributes: Mapping[str, Any]) -> OperationKind:
+        return _REPEATABLE if attributes.get("repeatable") else self
 
     def outputs(self, reads: Mapping[str, Value], attributes: Mapping[str, Any]) -> dict[str, Spec]:
         specs: dict[str, Spec] = attributes["specs"]
@@ -30,6 +34,12 @@ class Opaque(OperationKind):
         for name in operation.writes:
             views[name] = arrays[name]
         return operation.attributes["function"], (views, run.state)
+
+
+class RepeatableOpaque(Opaque):
+    """One that may be computed again instead of being kept, as its author says."""
+
+    pure = True
 
 
 class Accumulate(OperationKind):
@@ -51,5 +61,6 @@ class Accumulate(OperationKind):
         return np.copyto, (out, x)
 
 
+_REPEATABLE = RepeatableOpaque()
 register(Opaque())
 register(Accumulate())

@@ -210,6 +210,10 @@ class OperationKind:
         """The values that the operation makes; raises ValueError for shapes that do not fit."""
         raise NotImplementedError(self.name)
 
+    def variant(self, attributes: Mapping[str, Any]) -> OperationKind:
+        """The kind of a record with these attributes; another one of the same name where what it promises differs."""
+        return self
+
     def scratch(self, operation: Operation, threads: int) -> int:
         """Bytes of work space that ``bind`` finds in ``run.scratch``."""
         return 0
