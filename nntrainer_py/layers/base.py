@@ -41,7 +41,7 @@ class Layer(Configurable):
     needs_label: ClassVar[bool] = False
     #: derivatives can be passed to the inputs; without, only frozen layers may stand before it
     supports_derivative: ClassVar[bool] = True
-    #: a user's layer whose forward, run again on the same inputs, gives the same outputs (and the same in ``ctx.saved``)
+    #: a user's layer whose forward, run again on the same inputs, gives the same outputs and the same in ``ctx.saved``
     #: lets them be computed again instead of being kept by saying so
     pure: ClassVar[bool] = False
     #: a user's layer (or loss) that treats every sample by itself lets a batch be computed in pieces by saying so

@@ -19,10 +19,11 @@ from nntrainer_py.tensor.initializers import fill
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.tensor.rng import Stream
 from nntrainer_py.training.gradient_check.differences import Effort
+from nntrainer_py.training.gradient_check.prepared import Single
 from nntrainer_py.training.gradient_check.probe import Probe, copied
 from nntrainer_py.training.gradient_check.report import GradientReport, TensorCheck, Verdict
 from nntrainer_py.training.gradient_check.samples import drawn, label_of, read
-from nntrainer_py.training.gradient_check.single import BY_DEFINITION, NOT_REPEATABLE, Single, check_layer
+from nntrainer_py.training.gradient_check.single import BY_DEFINITION, NOT_REPEATABLE, check_layer
 from nntrainer_py.training.gradient_check.together import check_together
 from nntrainer_py.training.trainee import Trainee
 

@@ -19,7 +19,9 @@ from nntrainer_py.graph.lower import Node, lower
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.layers.context import RunContext
 from nntrainer_py.layers.input import Input
+from nntrainer_py.layers.negative import Negative
 from nntrainer_py.memory.plan import plan
+from nntrainer_py.memory.recompute import candidates, recompute
 from nntrainer_py.tensor.dim import TensorDim
 from nntrainer_py.tensor.operations.record import StepState, Value
 from nntrainer_py.training.engine import Engine, Program, persistent, transient
@@ -41,13 +43,21 @@ class WeightedSum(Layer):
         ctx.derivatives[0][...] = ctx.labels[0]
 
 
-def alone(node: Node, inputs: Sequence[TensorDim], outputs: int) -> list[Node]:
-    """A graph of the layer of a node by itself: inputs before it and, unless it is a loss, a sum for each output."""
+def alone(node: Node, inputs: Sequence[TensorDim], outputs: int, *, computed: bool = False) -> list[Node]:
+    """A graph of the layer of a node by itself: inputs before it and, unless it is a loss, a sum for each output.
+
+    ``computed``: between each input and the layer stand two negations, which could be done again.
+    """
     nodes = [Node(f"{node.name}/input{i}", Input(), [], [dim]) for i, dim in enumerate(inputs)]
     own = [(i, 0) for i in range(len(inputs))]
+    if computed:
+        for turn in ("there", "back"):
+            nodes += [Node(f"{node.name}/{turn}{i}", Negative(), [place]) for i, place in enumerate(own)]
+            own = [(len(nodes) - len(inputs) + i, 0) for i in range(len(inputs))]
+    position = len(nodes)
     nodes.append(Node(node.name, node.layer, own, [], node.outputs, node.origin))
     if not node.layer.is_loss:
-        nodes += [Node(f"{node.name}/sum{k}", WeightedSum(), [(len(inputs), k)]) for k in range(outputs)]
+        nodes += [Node(f"{node.name}/sum{k}", WeightedSum(), [(position, k)]) for k in range(outputs)]
     return nodes
 
 
@@ -61,6 +71,8 @@ class Probe:
         state: counters and numbers of the model; copied, so that random draws are those of its next step.
         derivatives: those by the inputs are wanted.
         forward_only: nothing but the forward pass, and every layer's outputs kept.
+        hostile: memory as where it is short: what can be computed again is, and what is no longer used is overwritten
+            with NaN. A layer that keeps views of its arrays shows.
         options: of `lower`: seed, convolution.
     """
 
@@ -74,6 +86,7 @@ class Probe:
         threads: int = 1,
         derivatives: bool = False,
         forward_only: bool = False,
+        hostile: bool = False,
         **options: Any,
     ) -> None:
         self.nodes = copied(nodes)
@@ -88,7 +101,10 @@ class Probe:
         )
         if forward_only:
             self.lowered.operations = self.lowered.operations[: self.lowered.forward_end]
-        self._engine = Engine(threads)
+        if hostile:
+            operations = self.lowered.operations
+            self.lowered.operations = recompute(operations, candidates(operations))
+        self._engine = Engine(threads, poison=hostile)
         self._engine.store.ensure(persistent(self.lowered))
         self._base = {name: np.array(weights[name]) for name in self._engine.store.arrays if name in weights}
         if state is not None:
@@ -113,6 +129,8 @@ class Probe:
     def _bound(self) -> Program:
         lowered = self.lowered
         external, pinned = transient(lowered)
+        kept = [*lowered.gradients.values(), *(one for made in lowered.derivatives.values() for one in made)]
+        pinned |= {value: len(lowered.operations) for value in kept if value is not None}
         made = plan(
             lowered.operations, external=external, pinned=pinned, threads=self._engine.threads,
             in_place=False, reuse=False,
@@ -130,8 +148,7 @@ class Probe:
 
     def value(self, changed: Value | None = None, to: Array | None = None) -> float:
         """The forward pass, with other values for one input or weight; float64."""
-        if self._again is not None:
-            self._again()
+        self.begin_again()
         for name, array in self._base.items():
             np.copyto(self._engine.store.arrays[name], array)
         for given in (*self.lowered.inputs, *self.lowered.labels):
@@ -140,6 +157,10 @@ class Probe:
             np.copyto(self.program.array(changed), to)
         self._engine.forward(self.program)
         return float(sum(float(array[0]) for array in self._losses))
+
+    def function(self, value: Value) -> Callable[[Array], float]:
+        """The forward pass as a function of one input or weight."""
+        return lambda array: self.value(value, array)
 
     def back(self) -> None:
         """The way back, after `value`."""
@@ -166,6 +187,16 @@ class Probe:
             return True
         self._again = start.put_back
         return self._same()
+
+    @property
+    def restarts(self) -> bool:
+        """Whether every run begins with the attributes and generators of the first, because it must."""
+        return self._again is not None
+
+    def begin_again(self) -> None:
+        """Attributes and generators as at the beginning of a run, where that matters."""
+        if self._again is not None:
+            self._again()
 
     def _same(self) -> bool:
         first, outputs = self.value(), self._outputs()

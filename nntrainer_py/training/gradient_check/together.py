@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nntrainer_py.errors import NNTrainerError
 from nntrainer_py.graph.lower import Node
-from nntrainer_py.tensor.operations.record import StepState, Value
+from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training.gradient_check.differences import Effort, Scales, compare
+from nntrainer_py.training.gradient_check.prepared import ROUNDING
 from nntrainer_py.training.gradient_check.probe import Probe
 from nntrainer_py.training.gradient_check.report import TensorCheck, Verdict
 from nntrainer_py.training.gradient_check.samples import Samples
-from nntrainer_py.training.gradient_check.single import ROUNDING
 
 Array = NDArray[Any]
 
@@ -36,7 +37,7 @@ def check_together(
 
     The regularizers of weights, which the update adds, are no part of it.
     """
-    probe = Probe(nodes, batch.count, weights, state, **options)
+    probe = Probe(nodes, batch.count, weights, state, hostile=True, **options)
     probe.feed(probe.lowered.inputs, batch.inputs)
     probe.feed(probe.lowered.labels, batch.labels)
     if not probe.repeatable():
@@ -44,7 +45,10 @@ def check_together(
     base = probe.value()
     if not np.isfinite(base):
         return [_row("", Verdict.UNCLEAR, f"the loss is {base}")]
-    probe.back()
+    try:
+        probe.back()
+    except NNTrainerError as error:
+        return [_row("", Verdict.FAILED, f"{_REASON} It ends with an error: {error.message}")]
     made = {
         weight.key: (weight.value, probe.array(probe.lowered.gradients[weight.key]))
         for weight in probe.lowered.weights
@@ -56,7 +60,7 @@ def check_together(
     scales = Scales(abs(base), ROUNDING * abs(base))
     rows = []
     for key, (value, gradient) in made.items():
-        compared = compare(_function(probe, value), probe.fed(value), gradient, scales, less, rng)
+        compared = compare(probe.function(value), probe.fed(value), gradient, scales, less, rng)
         failed = compared.verdict is Verdict.FAILED
         rows.append(
             _row(
@@ -69,10 +73,6 @@ def check_together(
             )
         )
     return rows
-
-
-def _function(probe: Probe, value: Value) -> Any:
-    return lambda array: probe.value(value, array)
 
 
 def _row(tensor: str, verdict: Verdict, reason: str, **more: Any) -> TensorCheck:
