@@ -82,9 +82,9 @@ def run(given: argparse.Namespace, options: dict[str, Any]) -> dict[str, Any]:
     compiled, batch = model.compiled, model.batch_size
     times = train(compiled, batch, given.steps)
     program = compiled.program("train", batch)
-    on_file = {value.name for value in compiled.planning.on_file(program.lowered)}
+    on_file = {value.name for value in compiled.plans.planning.on_file(program.lowered)}
     kept = sum(aligned(value.nbytes) for value in persistent(program.lowered) if value.name not in on_file)
-    file, measured = compiled.planning.file, program.measured
+    file, measured = compiled.plans.planning.file, program.measured
     report = compiled.memory("train", batch).report
     return {
         "batch": batch,

@@ -41,8 +41,9 @@ from nntrainer_py.memory.swap_file import clear
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.training import checkpoint, micro_batches, weight_files
 from nntrainer_py.training.callbacks import Callback, TrainingResult
-from nntrainer_py.training.compiled import Compiled, Mode
+from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.feeding import data_memory
+from nntrainer_py.training.lowerings import Mode
 from nntrainer_py.training.options import Options
 from nntrainer_py.training.progress import progress_callbacks
 from nntrainer_py.training.settings import TrainSettings, whole
@@ -143,7 +144,7 @@ class Model:
         if data is not None:
             self.hold_data(data)
         if self.compile_options.memory_budget is not None:
-            self.compiled.promise()
+            self.compiled.plans.promise()
         self.require_swap_file()
         return self
 
@@ -199,7 +200,7 @@ class Model:
 
         def make(options: Options) -> Compiled:
             made = Compiled(lambda with_loss: arrange(spec, with_loss), spec.optimizer, options, batch)
-            made.place = place
+            made.plans.place = place
             return made
 
         return make
@@ -246,12 +247,12 @@ class Model:
         if self._compiled is None:
             return  # looked at when it is planned
         try:
-            self._compiled.hold_data(data, uses)
+            self._compiled.plans.hold_data(data, uses)
         except PlanError:
-            if self._splits and not self._compiled.begun:
+            if self._splits and not self._compiled.plans.begun:
                 whole, self._compiled = self._compiled, None  # smaller pieces, perhaps
                 try:
-                    self.compiled.promise()
+                    self.compiled.plans.promise()
                 except PlanError:
                     self._compiled, self._data = whole, before
                     raise
@@ -267,11 +268,11 @@ class Model:
             PlanError: the plans cannot meet the memory budget.
         """
         compiled = self.compiled
-        if compiled.begun:
+        if compiled.plans.begun:
             return
-        if compiled.planning.undecided:
+        if compiled.plans.planning.undecided:
             trains = self.trainable and compiled.options.training
-            compiled.memory(mode or ("train" if trains else "predict"), compiled.batch or self._batch)
+            compiled.memory(mode or ("train" if trains else "predict"), compiled.plans.batch or self._batch)
         try:
             compiled.require_swap_file()
         except UsageError as error:
@@ -342,7 +343,7 @@ class Model:
             if name not in layers:
                 raise UsageError(f"there is no layer '{name}'{did_you_mean(name, layers)}")
         before = self._compiled
-        if before is not None and before.planning.file is not None:
+        if before is not None and before.plans.planning.file is not None:
             raise UsageError("layers cannot be frozen or freed while weights live in a swap file; save, and load anew")
         for name in names or layers:
             layers[name].trainable = trainable
@@ -350,8 +351,7 @@ class Model:
             self._whole = self._make(self._whole.options)
         if before is not None:
             self._compiled = self._make(before.options)
-            self._compiled.engine = before.engine
-            self._compiled.usual_data, self._compiled.planning.data = before.usual_data, before.planning.data
+            self._compiled.take_over(before)
             self._stepper = None
         return self
 

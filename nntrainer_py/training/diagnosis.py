@@ -13,9 +13,10 @@ from nntrainer_py.errors import DataError
 from nntrainer_py.memory.plan import plan
 from nntrainer_py.memory.swap_file import pieces
 from nntrainer_py.tensor.operations.record import Operation, Role, Run, StepState, Value
-from nntrainer_py.training.compiled import Compiled, Mode
+from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.engine import Store, transient
 from nntrainer_py.training.launch import launch
+from nntrainer_py.training.lowerings import Mode
 
 Where = Callable[[int], str]
 

@@ -12,8 +12,8 @@ from nntrainer_py.data.sections import DatasetSection
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.errors import UsageError, counted
 from nntrainer_py.memory.outcome import DataMemory
-from nntrainer_py.training.compiled import Mode
 from nntrainer_py.training.data_range import range_notices
+from nntrainer_py.training.lowerings import Mode
 from nntrainer_py.training.trainee import Trainee
 
 if TYPE_CHECKING:

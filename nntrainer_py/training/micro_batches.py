@@ -14,6 +14,7 @@ from nntrainer_py.data.loader import Batch
 from nntrainer_py.memory.outcome import DataMemory, Refusal
 from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.options import Options
+from nntrainer_py.training.plans import Plans
 from nntrainer_py.training.whole_batch import why_whole
 
 
@@ -27,14 +28,14 @@ def fit(make: Callable[[Options], Compiled], options: Options, batch: int, data:
         Refusal: no pieces meet the budget, or a layer looks at the whole batch; with the smallest that one would meet.
     """
     whole = make(options)
-    usual = DataMemory(whole.planning.ring_bytes(whole.lowered("train", batch)))
+    usual = DataMemory(whole.plans.planning.ring_bytes(whole.lowered("train", batch)))
     _count(whole, usual, data)
     try:
         whole.memory("train", batch)
     except Refusal as error:
         refusal = error
     else:
-        whole.remake = partial(_again, make, options, batch)
+        whole.plans.remake = partial(_again, make, options, batch)
         return whole
     reason = why_whole(whole.lowered("train", batch))
     if reason:
@@ -49,19 +50,19 @@ def fit(make: Callable[[Options], Compiled], options: Options, batch: int, data:
         except Refusal as error:
             refusal = min(refusal, error, key=lambda one: one.smallest)
         else:
-            tried.remake = partial(_again, make, options, batch)
+            tried.plans.remake = partial(_again, make, options, batch)
             return tried
     raise refusal
 
 
 def _count(compiled: Compiled, usual: DataMemory, data: DataMemory | None) -> None:
-    compiled.usual_data = usual
-    compiled.planning.data, compiled.planning.splits = data or usual, True
+    plans = compiled.plans
+    plans.usual_data, plans.planning.data, plans.planning.splits = usual, data or usual, True
 
 
-def _again(make: Callable[[Options], Compiled], options: Options, batch: int, budget: int) -> Compiled:
+def _again(make: Callable[[Options], Compiled], options: Options, batch: int, budget: int) -> Plans:
     """What would have been made for another budget."""
-    return fit(make, replace(options, memory_budget=budget), batch)
+    return fit(make, replace(options, memory_budget=budget), batch).plans
 
 
 def pieces(batch: Batch, size: int | None) -> Iterator[Batch]:

@@ -12,7 +12,8 @@ from nntrainer_py.data.normalization import Normalization
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.graph.spec import ModelSpec
 from nntrainer_py.memory.outcome import DataMemory
-from nntrainer_py.training.compiled import Compiled, Mode
+from nntrainer_py.training.compiled import Compiled
+from nntrainer_py.training.lowerings import Mode
 from nntrainer_py.training.options import Options
 
 

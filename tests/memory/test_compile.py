@@ -242,7 +242,7 @@ def test_weights_in_memory_do_not_go_to_the_file_later(tmp_path: Path) -> None:
     made.compile(8, threads=1, memory_budget=floor + 60000, data_buffers=0, swap_folder=str(tmp_path))
     rng = np.random.default_rng(0)
     step(made, 8, rng)
-    assert made.compiled.planning.file is None
+    assert made.compiled.plans.planning.file is None
     made.set_trainable(True)
     memory = made.compiled.memory("train", 8)
     on_file = {value.name for value in memory.on_file}

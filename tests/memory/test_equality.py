@@ -94,7 +94,7 @@ def test_swap_moves_bytes_and_needs_less_memory(name: str, build: Any) -> None:
     before, after = plain.compiled.memory("train", 8), swapping.compiled.memory("train", 8)
     assert after.report.total < before.report.total
     _same(swapping, name)
-    file = swapping.compiled.planning.file
+    file = swapping.compiled.plans.planning.file
     assert file is not None
     assert file.read >= file.written > 0
     assert file.written % STEPS == 0  # every step moves the same

@@ -11,7 +11,7 @@ from shared import shared_files
 
 from nntrainer_py import Model
 from nntrainer_py.errors import DescriptionError
-from nntrainer_py.training.compiled import Mode
+from nntrainer_py.training.lowerings import Mode
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = [
