@@ -89,9 +89,12 @@ def _memory(model: Model, dataset: Dataset, section: SectionSpec | None, use: st
     """What the loader of `open_loaders` will take."""
     from nntrainer_py.data.loader import largest_batch, loader_bytes
 
-    shuffled = use == "train" if section is None else section.settings.shuffled(use)
+    if section is None:
+        shuffle = "counter" if use == "train" else None
+    else:
+        shuffle = section.settings.shuffle_kind if section.settings.shuffled(use) else None
     batch = largest_batch(dataset, model.batch_size, _drops(section))
-    size = loader_bytes(dataset, batch, _ready(section), shuffled=shuffled)
+    size = loader_bytes(dataset, batch, _ready(section), shuffle_kind=shuffle)
     resident = dataset.resident_bytes
     return DataMemory(size - resident, {dataset.name: resident} if resident else {})
 

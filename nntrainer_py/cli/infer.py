@@ -68,7 +68,7 @@ def infer(arguments: argparse.Namespace) -> int:
 
         loader = _loader(dataset, model)
         model.hold_data(data_memory([loader]))
-        notices = [*dataset.notices, *loader.notices]
+        notices = [*dataset.notices, *dataset.remarks, *loader.notices]
         if not arguments.quiet:
             notify(notices)
         if not arguments.evaluate:

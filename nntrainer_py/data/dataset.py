@@ -65,6 +65,7 @@ class Dataset(ABC):
         normalization: applied to the inputs of every sample read, None for raw values.
         resident_bytes: of the data itself that lie in memory: a parsed table, an unpacked array; not what is mapped.
         notices: what the user should know although it is no error.
+        remarks: what could be done better, of no consequence for any result.
         origin, key: where the user named the data, repeated by errors.
     """
 
@@ -82,6 +83,7 @@ class Dataset(ABC):
         self.normalization: Normalization | None = None
         self.resident_bytes = 0
         self.notices: list[str] = []
+        self.remarks: list[str] = []
         self._bound = False
         self._encoders: list[LabelEncoder] = []
         self._label_kinds: list[str] | None = None

@@ -19,6 +19,7 @@ from nntrainer_py.data.passes import (
     StreamSource,
     ThreadedPass,
     check_count,
+    order_bytes,
 )
 from nntrainer_py.errors import DataError, PlanError, counted
 from nntrainer_py.memory.machine import machine_memory
@@ -78,7 +79,7 @@ class BatchLoader:
         elif shuffle:
             self.notices.append(f"{dataset.name}: samples come in the order of their source, they are not shuffled")
         self._buffer_size = buffer_size
-        self._shuffled = shuffle
+        self._shuffle_kind = shuffle_kind if shuffle else None
         _require_memory(dataset, self.buffer_bytes, batch_size)
         slots = buffer_size + 1  # one is with the caller
         self._slots = [Slot(dataset, batch_size) for _ in range(slots)]
@@ -88,7 +89,7 @@ class BatchLoader:
     @property
     def buffer_bytes(self) -> int:
         """Memory of the ring, the order of the samples, the data set's own scratch, and data that lies in memory."""
-        return loader_bytes(self.dataset, self.batch_size, self._buffer_size, shuffled=self._shuffled)
+        return loader_bytes(self.dataset, self.batch_size, self._buffer_size, shuffle_kind=self._shuffle_kind)
 
     @property
     def samples_per_epoch(self) -> int | None:
@@ -196,13 +197,18 @@ def ring_bytes(
     return (buffer_size + 1) * batch_size * (4 * features + 8)
 
 
-def loader_bytes(dataset: Dataset, batch_size: int, buffer_size: int, *, shuffled: bool = False) -> int:
-    """What a loader of this data set, bound to a model, takes (`BatchLoader.buffer_bytes`), before there is one."""
+def loader_bytes(dataset: Dataset, batch_size: int, buffer_size: int, *, shuffle_kind: str | None = None) -> int:
+    """What a loader of this data set, bound to a model, takes (`BatchLoader.buffer_bytes`), before there is one.
+
+    ``shuffle_kind`` None: the samples come in their own order.
+    """
     if dataset.input_dims is None or dataset.label_dims is None:
         raise ValueError(f"{dataset.name}: bind the data to a model's shapes before counting its memory")
-    count = dataset.sample_count if shuffled and isinstance(dataset, IndexedDataset) else 0
+    order = 0
+    if shuffle_kind is not None and isinstance(dataset, IndexedDataset):
+        order = order_bytes(dataset.sample_count, shuffle_kind)
     ring = ring_bytes(dataset.input_dims, dataset.label_dims, batch_size, buffer_size)
-    return ring + 8 * count + dataset.scratch_bytes(batch_size, in_order=not shuffled) + dataset.resident_bytes
+    return ring + order + dataset.scratch_bytes(batch_size, in_order=shuffle_kind is None) + dataset.resident_bytes
 
 
 def measure_normalization(dataset: Dataset, method: str, scope: str = "whole") -> Normalization:

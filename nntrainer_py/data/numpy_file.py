@@ -96,7 +96,7 @@ class NpzDataset(ArrayDataset):
         self.origin, self.key = origin, key
         self.resident_bytes = unpacked
         if unpacked:
-            self.notices.append(
+            self.remarks.append(
                 f"{self.name}: compressed arrays were unpacked into {unpacked} bytes of memory; "
                 "numpy.savez instead of savez_compressed would leave them on disk"
             )

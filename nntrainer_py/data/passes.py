@@ -13,7 +13,13 @@ import numpy as np
 
 from nntrainer_py.data.dataset import Dataset, Float32, IndexedDataset, Indices, StreamDataset
 from nntrainer_py.errors import ForkError, counted
-from nntrainer_py.tensor.rng import Stream, nntrainer_shuffle, permutation
+from nntrainer_py.tensor.rng import (
+    Stream,
+    nntrainer_shuffle,
+    nntrainer_shuffle_bytes,
+    permutation,
+    permutation_bytes,
+)
 
 _JOIN_SECONDS = 5.0
 
@@ -104,10 +110,16 @@ class Order:
             if self._stream is None or epoch < self._next:
                 self._stream, self._next = Stream(self._seed), 0
             while self._next <= epoch:
+                self._indices = self._indices[:0].copy()
                 self._indices = nntrainer_shuffle(self.count, self._stream)
                 self._next += 1
         self._epoch = epoch
         return self._indices
+
+
+def order_bytes(count: int, kind: str) -> int:
+    """Memory of the order of so many shuffled samples, at the moment when that of the next epoch is made."""
+    return permutation_bytes(count) if kind == "counter" else nntrainer_shuffle_bytes(count)
 
 
 class Source(Protocol):

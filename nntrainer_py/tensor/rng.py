@@ -24,7 +24,8 @@ the batch can change a number.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,8 @@ UInt64 = npt.NDArray[np.uint64]
 
 SEEDS = 2**32
 _BLOCK = 1 << 15  # elements made at a time: the temporaries stay in the second-level cache
+_DRAWS = 1 << 12  # numbers drawn at a time for a shuffle
+_DRAW_BYTES = 48  # of each, as an object and in two lists
 _STATE_WORDS = 625  # the 624 words of MT19937 and the position in them
 
 
@@ -140,19 +143,18 @@ def nntrainer_shuffle(count: int, stream: Stream) -> npt.NDArray[np.int64]:
     carries over. libstdc++ draws two positions from one bounded number while their product fits in 32 bits
     (count <= 65535) and one by one above.
     """
-    order = list(range(_check_count(count)))
+    order = np.arange(_check_count(count), dtype=np.int64)
     if count > 1:
         paired = (SEEDS - 1) // count >= count
-        (_swap_paired if paired else _swap_single)(order, stream)
-    return np.array(order, dtype=np.int64)
+        (_swap_paired if paired else _swap_single)(memoryview(order), stream)  # type: ignore[arg-type]  # it is one
+    return order
 
 
-def _swap_paired(order: list[int], stream: Stream) -> None:
+def _swap_paired(order: memoryview[int], stream: Stream) -> None:
     count = len(order)
     first = 1 if count % 2 else 2
-    ranges = [] if count % 2 else [2]
-    ranges += [(i + 1) * (i + 2) for i in range(first, count, 2)]
-    drawn = _bounded(ranges, stream)
+    ranges = chain(() if count % 2 else (2,), ((i + 1) * (i + 2) for i in range(first, count, 2)))
+    drawn = _bounded(ranges, count // 2, stream)
     if count % 2 == 0:
         j = next(drawn)
         order[1], order[j] = order[j], order[1]
@@ -162,20 +164,20 @@ def _swap_paired(order: list[int], stream: Stream) -> None:
         order[i + 1], order[q] = order[q], order[i + 1]
 
 
-def _swap_single(order: list[int], stream: Stream) -> None:
-    drawn = _bounded(list(range(2, len(order) + 1)), stream)
+def _swap_single(order: memoryview[int], stream: Stream) -> None:
+    drawn = _bounded(range(2, len(order) + 1), len(order) - 1, stream)
     for i in range(1, len(order)):
         j = next(drawn)
         order[i], order[j] = order[j], order[i]
 
 
-def _bounded(ranges: list[int], stream: Stream) -> Iterator[int]:
-    """One number in [0, r) for each r: Lemire's method of libstdc++ 11 and later, without a draw left over."""
+def _bounded(ranges: Iterable[int], count: int, stream: Stream) -> Iterator[int]:
+    """One number in [0, r) for each of ``count`` r: Lemire's method of libstdc++ 11 and later, no draw left over."""
     outputs: list[int] = []
     for index, size in enumerate(ranges):
         while True:
             if not outputs:  # every missing number takes at least one output
-                outputs = stream.raw(len(ranges) - index).tolist()[::-1]
+                outputs = stream.raw(min(count - index, _DRAWS)).tolist()[::-1]
             product = outputs.pop() * size
             low = product & (SEEDS - 1)
             if low >= size or low >= SEEDS % size:
@@ -195,8 +197,31 @@ def permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
     bits, practically absent, keep the smaller index first.
     """
     key = _digest(seed, "", b"nntrainer_py-shf")
-    words = random_bits(key, epoch, np.zeros(1, dtype=np.int64), 0, 2 * _check_count(count))[0].astype(np.uint64)
-    return np.argsort(words[0::2] | (words[1::2] << np.uint64(32)), kind="stable").astype(np.int64, copy=False)
+    bits = np.empty(_check_count(count), dtype=np.uint64)
+    step = 2 * _groups_at_once(count)  # two samples a group of words
+    for start in range(0, count, step):
+        part = bits[start : start + step]
+        words = _groups(key, epoch, 0, 0, start // 2, (start + len(part) + 1) // 2).reshape(-1, 2)[: len(part)]
+        part[...] = words[:, 1]
+        part <<= np.uint64(32)
+        part |= words[:, 0]
+        del words  # before the next ones are made
+    return np.argsort(bits, kind="stable").astype(np.int64, copy=False)
+
+
+def permutation_bytes(count: int) -> int:
+    """What `permutation` takes while it works: bits to sort by, the result, and NumPy's room for sorting."""
+    return (8 + 8 + 4) * count
+
+
+def _groups_at_once(count: int) -> int:
+    """So many that making them takes no more than the sorting afterwards, for which a group has 144 bytes then."""
+    return min(_BLOCK, max(1, count // 12))
+
+
+def nntrainer_shuffle_bytes(count: int) -> int:
+    """What `nntrainer_shuffle` takes while it works, its result included, the state of the stream not."""
+    return count * 8 + _DRAW_BYTES * min(_DRAWS, count)
 
 
 def random_bits(key: int, step: int, samples: npt.ArrayLike, draw: int, count: int) -> UInt32:
@@ -210,11 +235,16 @@ def random_bits(key: int, step: int, samples: npt.ArrayLike, draw: int, count: i
     for row, sample in enumerate(rows):
         for start in range(0, groups, _BLOCK):
             stop = min(start + _BLOCK, groups)
-            counter = np.empty((4, stop - start), dtype=np.uint64)
-            counter[0] = np.arange(start, stop, dtype=np.uint64)
-            counter[1], counter[2], counter[3] = sample, step % SEEDS, draw % SEEDS
-            bits[row, start:stop] = philox4x32(counter, key).T
+            bits[row, start:stop] = _groups(key, step, sample, draw, start, stop)
     return bits.reshape(rows.size, groups * 4)[:, :count]
+
+
+def _groups(key: int, step: int, sample: np.uint64 | int, draw: int, start: int, stop: int) -> UInt64:
+    """The words of elements 4 start to 4 stop - 1 of a sample: ``[stop - start, 4]``."""
+    counter = np.empty((4, stop - start), dtype=np.uint64)
+    counter[0] = np.arange(start, stop, dtype=np.uint64)
+    counter[1], counter[2], counter[3] = sample, step % SEEDS, draw % SEEDS
+    return philox4x32(counter, key).T
 
 
 def philox4x32(counter: npt.ArrayLike, key: int, rounds: int = 10) -> UInt64:

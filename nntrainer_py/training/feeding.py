@@ -100,7 +100,7 @@ def open_loaders(
         model.bind(dataset, class_names=names)
         loaders[use] = _loader(model, dataset, sections.get(use), use, batch_size, shuffle)
         doubts += dataset.notices
-        notices += loaders[use].notices
+        notices += [*dataset.remarks, *loaders[use].notices]
     modes: dict[str, Mode] = {"train": "train", "valid": "evaluate", "test": "evaluate"}
     model.hold_data(data_memory(loaders.values()), [(modes[use], one.batch_size) for use, one in loaders.items()])
     model.require_swap_file("train")

@@ -106,8 +106,9 @@ def test_the_figures_are_those_of_the_run(
     assert checked == inspected
     for key in ("total", "data", "arena", "optimizer"):
         assert checked[key] == planned[key], key
-    # rings of two batches of 64 pixels, 10 classes and a number; the order of 1347 samples; a batch of rows
-    rings, order, blocks = 2 * 2 * 32 * (4 * 74 + 8), 8 * 1347, 32 * 4 * 74
+    # rings of two batches of 64 pixels, 10 classes and a number; the order of 1347 samples, and what it takes to draw
+    # the next one; a batch of rows
+    rings, order, blocks = 2 * 2 * 32 * (4 * 74 + 8), (8 + 12) * 1347, 32 * 4 * 74
     assert planned["data"] == rings + order + blocks
     if budget is not None:
         assert planned["total"] <= 2 << 20

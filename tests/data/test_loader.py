@@ -15,7 +15,7 @@ import pytest
 from nntrainer_py.data import ArrayDataset, BatchLoader, CallbackDataset, IterableDataset, MapDataset, RawFileDataset
 from nntrainer_py.data.loader import Position, ring_bytes
 from nntrainer_py.errors import DataError, ForkError
-from nntrainer_py.tensor.rng import permutation
+from nntrainer_py.tensor.rng import nntrainer_shuffle_bytes, permutation, permutation_bytes
 
 DIMS = ([(1, 2, 3)], [(1, 1, 4)])
 NNTRAINER_ORDER = [[0, 2, 1, 5, 9, 8, 4, 7, 6, 3], [0, 5, 6, 1, 4, 8, 9, 7, 2, 3]]  # recorded, seed 0, first two epochs
@@ -320,7 +320,10 @@ def test_buffers_are_a_fixed_ring():
     assert ring == 3 * 8 * (4 * 10 + 8)
     assert loader.buffer_bytes == ring + 20 * 8 == ring + loader.dataset.scratch_bytes(8, in_order=True)
     shuffled = BatchLoader(arrays(64), 8, buffer_size=2, shuffle=True)
-    assert shuffled.buffer_bytes == ring + 64 * 8 + shuffled.dataset.scratch_bytes(8)  # and a number for each sample
+    # and a number for each sample, and what it takes to draw them
+    assert shuffled.buffer_bytes == ring + permutation_bytes(64) + shuffled.dataset.scratch_bytes(8)
+    like_nntrainer = BatchLoader(arrays(64), 8, buffer_size=2, shuffle=True, shuffle_kind="nntrainer")
+    assert like_nntrainer.buffer_bytes == ring + nntrainer_shuffle_bytes(64) + shuffled.dataset.scratch_bytes(8)
 
 
 def test_what_reading_a_raw_file_takes_is_what_is_counted(tmp_path):
@@ -341,9 +344,34 @@ def test_what_reading_a_raw_file_takes_is_what_is_counted(tmp_path):
         tracemalloc.stop()
         batches.close()
         data.bind([(1, 1, width)], [(1, 1, 10)])  # lets go of the scratch
-        assert abs(loader.buffer_bytes - held) <= 64 * 1024
+        drawing = (permutation_bytes(count) - 8 * count) * shuffle  # is over
+        assert abs(loader.buffer_bytes - drawing - held) <= 64 * 1024
         features = (2 + shuffle) * batch * (4 * (width + 10) + 8)
-        assert loader.buffer_bytes <= features + 8 * count * shuffle  # nothing else grows with the file
+        assert loader.buffer_bytes - drawing <= features + 8 * count * shuffle  # nothing else grows with the file
+
+
+@pytest.mark.parametrize("kind", ["counter", "nntrainer"])
+def test_what_reading_takes_at_any_moment_is_what_is_counted(tmp_path, kind):
+    """Also while the order of the next epoch is made, and of many epochs after another when a run goes on."""
+    count = 200_000
+    path = tmp_path / "data.dat"
+    np.zeros((count, 3), "<f4").tofile(path)
+    data = RawFileDataset(path)
+    data.bind([(1, 1, 2)], [(1, 1, 1)])
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        loader = BatchLoader(data, 32, shuffle=True, buffer_size=1, shuffle_kind=kind)
+        for epoch in (0, 3):
+            loader.seek(epoch)
+            batches = iter(loader)
+            next(batches)
+            batches.close()
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert 8 * count <= peak <= loader.buffer_bytes + 64 * 1024
+    assert loader.buffer_bytes <= 20 * count + 256 * 1024
 
 
 @pytest.mark.parametrize("batch", [1, 7])

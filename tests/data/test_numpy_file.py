@@ -46,7 +46,7 @@ def test_npz(tmp_path, xy, save, names):
     same(data, *xy)
     mapped = isinstance(data._inputs[0].base, np.memmap)
     assert mapped is (save is np.savez)
-    assert bool(data.notices) is not mapped
+    assert bool(data.remarks) is not mapped
     assert data.resident_bytes == (0 if mapped else xy[0].nbytes + xy[1].nbytes)
 
 

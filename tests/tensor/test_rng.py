@@ -5,7 +5,10 @@ The libstdc++ values come from programs compiled with g++ 12 (``-O3 -march=nativ
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,8 +19,10 @@ from nntrainer_py.tensor.rng import (
     Stream,
     key_of,
     nntrainer_shuffle,
+    nntrainer_shuffle_bytes,
     normal_of,
     permutation,
+    permutation_bytes,
     philox4x32,
     random_bits,
     threshold_of,
@@ -269,6 +274,38 @@ def test_permutation_is_a_pure_function_of_seed_and_epoch() -> None:
     np.testing.assert_array_equal(permutation(0, 1, 1000), orders[1])
     assert permutation(0, 0, 0).size == 0
     assert permutation(0, 0, 1).tolist() == [0]
+
+
+@pytest.mark.parametrize("count", [2, 3, 1023, 1024, 1025, 1026, 2049, 20_001, 300_000])
+def test_permutation_sorts_by_64_bits_a_sample(count: int) -> None:
+    """Made in pieces or not, it is the sorting by the words of the one row of bits."""
+    person = b"nntrainer_py-shf"
+    digest = hashlib.blake2b((12).to_bytes(8, "little"), digest_size=8, person=person).digest()
+    low, high = random_bits(int.from_bytes(digest, "little"), 7, [0], 0, 2 * count)[0].astype(object).reshape(-1, 2).T
+    keys = (low + high * 2**32).tolist()
+    assert permutation(12, 7, count).tolist() == sorted(range(count), key=keys.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("call", "counted"),
+    [
+        (lambda count: permutation(1, 1, count), permutation_bytes),
+        (lambda count: nntrainer_shuffle(count, Stream(1)), nntrainer_shuffle_bytes),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 100, 5_000, 70_000, 400_000])
+def test_memory_of_an_order_while_it_is_made(
+    count: int, call: Callable[[int], object], counted: Callable[[int], int]
+) -> None:
+    call(count)
+    tracemalloc.start()
+    try:
+        call(count)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= counted(count) + 8192
+    assert counted(count) <= (8 + 24) * count or counted is nntrainer_shuffle_bytes
 
 
 def test_permutations_are_equally_likely() -> None:

@@ -39,8 +39,8 @@ def budget_of(size: int, reading: int = 2 * BATCH * 4 * (FEATURES + 3 + 2)) -> i
 
 
 def reading(samples: int, *, shuffled: bool) -> int:
-    """Two batches with the numbers of their samples; what gathers rows and makes labels of classes; an order."""
-    return BATCH * (2 * (4 * (FEATURES + 3) + 8) + (4 + 8 + 8)) + shuffled * (BATCH * (4 * FEATURES + 8) + 8 * samples)
+    """Two batches with their numbers; what gathers rows and makes labels of classes; the drawing of an order."""
+    return BATCH * (2 * (4 * (FEATURES + 3) + 8) + (4 + 8 + 8)) + shuffled * (BATCH * (4 * FEATURES + 8) + 20 * samples)
 
 
 @pytest.mark.parametrize("size", [32, 8])
