@@ -260,21 +260,23 @@ class Model:
             self._data = before
             raise
 
-    def require_swap_file(self, mode: Mode | None = None) -> None:
+    def require_swap_file(self, mode: Mode | None = None, copies: int = 0) -> None:
         """See that the swap file can be made, where the plans of a mode (default: training) need one and it is not yet.
+
+        ``copies`` are bytes of copies of weights that will be kept in a file where memory is limited.
 
         Raises:
             UsageError: it cannot, at the place of ``fsu_path``.
             PlanError: the plans cannot meet the memory budget.
         """
         compiled = self.compiled
-        if compiled.plans.begun:
+        if compiled.plans.begun and not copies:
             return
         if compiled.plans.planning.undecided:
             trains = self.trainable and compiled.options.training
             compiled.memory(mode or ("train" if trains else "predict"), compiled.plans.batch or self._batch)
         try:
-            compiled.require_swap_file()
+            compiled.require_swap_file(copies)
         except UsageError as error:
             described = compiled.options.swap_folder == self._described_folder
             place = (self.spec.at("fsu_path"), "fsu_path") if described else (None, "swap_folder")

@@ -143,3 +143,21 @@ def test_a_budget_that_needs_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"^{ini}:2: \[Model\] fsu_path: cannot make a swap file"):
         Model.from_ini(ini).train(X, Y, progress=False)
     Model.from_ini(ini, ["model.memory_budget=1GB"]).train(X, Y, epochs=1, progress=False)
+
+
+def test_copies_of_weights_need_the_folder_too(tmp_path: Path, capsys: Capture) -> None:
+    """With a budget the weights of the best epoch wait in a file; without one in memory, which the plan then tells."""
+    ini = write_problem(tmp_path, WIDE.replace("[Model]\n", "[Model]\nfsu_path = nix\n", 1))
+    model = Model.from_ini(ini, ["model.memory_budget=1GB"])
+    with pytest.raises(UsageError, match=rf"^{ini}:2: \[Model\] fsu_path: cannot make a swap file of [0-9]+ bytes"):
+        model.train(X, Y, epochs=1, patience=1, progress=False)
+    with pytest.raises(UsageError, match=rf"^{ini}:2: \[Model\] fsu_path: cannot make a swap file of [0-9]+ bytes"):
+        find_learning_rate(model)
+    given = "train", ini, "--patience", 1, "--epochs", 1, "--out", tmp_path / "out"
+    done = command(capsys, *given, "--memory-budget", "1GB")
+    assert (done.code, (tmp_path / "out").exists()) == (2, False)
+    assert f"{ini}:2: [Model] fsu_path: cannot make" in done.err
+    told = command(capsys, *given, "--check")
+    assert told.code == 0, told.err
+    assert "weights of the best epoch" in told.out
+    assert command(capsys, *given).code == 0

@@ -41,8 +41,9 @@ class LayerRow:
 class Memory:
     """Planned memory in bytes. ``arena`` holds what lives within a step; validation shares it.
 
-    ``tables`` are computed once, such as positional encodings. ``lower_bound`` is the most that is alive at one moment;
-    ``without_reuse`` what the arena would take if nothing were used twice.
+    ``tables`` are computed once, such as positional encodings; ``copies`` are the weights of the best epoch, where they
+    wait in memory. ``lower_bound`` is the most that is alive at one moment; ``without_reuse`` what the arena would take
+    if nothing were used twice.
     """
 
     weights: int
@@ -54,6 +55,7 @@ class Memory:
     without_reuse: int
     data: int
     tables: int = 0
+    copies: int = 0
 
     @property
     def persistent(self) -> int:
@@ -63,7 +65,7 @@ class Memory:
     @property
     def total(self) -> int:
         """Everything together."""
-        return self.persistent + self.arena + self.data
+        return self.persistent + self.arena + self.data + self.copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +136,14 @@ class Layout:
         )
 
 
-def layout_of(model: Model, name: str, data: int | None = None, *, training: bool | None = None) -> Layout:
+def layout_of(
+    model: Model, name: str, data: int | None = None, *, training: bool | None = None, keeps_best: bool = False
+) -> Layout:
     """The layout of a model at its batch size; nothing is allocated.
 
     ``data`` are the bytes of the data buffers; None: those of the sections of the description, or of training data
     with one batch ready. ``training``: plan for it; None: where the model can be trained.
+    ``keeps_best``: the weights of the best epoch are put back at the end.
     """
     compiled, batch = model.compiled, model.batch_size
     trains = model.trainable if training is None else training
@@ -161,6 +166,7 @@ def layout_of(model: Model, name: str, data: int | None = None, *, training: boo
         lower_bound=plan.placement.lower_bound,
         without_reuse=plan.without_reuse(),
         data=_data_bytes(model, lowered) if data is None else data,
+        copies=counted["weights"] + counted["state"] if keeps_best and not compiled.limited else 0,
     )
     optimizer = model.spec.optimizer
     graph = compiled.graph(mode)
@@ -324,6 +330,8 @@ def memory_lines(layout: Layout, *, detailed: bool = False) -> str:
     if memory.tables:
         lines.append(("tables", amount(memory.tables)))
     lines.append(("data buffers", amount(memory.data)))
+    if memory.copies:
+        lines.append(("weights of the best epoch", amount(memory.copies)))
     lines.append(("total", amount(memory.total)))
     choices = (choice.partition(": ") for choice in layout.choices)
     lines += [(word, text) for word, _, text in choices if detailed or word != "order"]

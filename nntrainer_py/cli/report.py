@@ -213,6 +213,7 @@ def _memory(found: RunFiles) -> str:
         ["kept gradients", amount(memory.gradients)],
         ["arena of a step", amount(memory.arena)],
         ["data buffers", amount(memory.data)],
+        *([["weights of the best epoch", amount(memory.copies)]] if memory.copies else []),
         ["total", amount(memory.total)],
         ["lower bound of the arena", amount(memory.lower_bound)],
         ["arena without reuse", amount(memory.without_reuse)],

@@ -163,7 +163,8 @@ class Preparation:
         self.loaders = _bind(self.model, data)
         if not arguments.quiet:
             notify(self.loaders.notices)
-        self.layout = planned(self.model, Path(arguments.model).name, self.loaders.buffer_bytes)
+        name, keeps_best = Path(arguments.model).name, settings.keeps_best
+        self.layout = planned(self.model, name, self.loaders.buffer_bytes, keeps_best)
         if not arguments.quiet:
             notify(self.layout.notes)
         if arguments.resume and not arguments.quiet:
@@ -191,7 +192,8 @@ def _check(arguments: argparse.Namespace) -> int:
     SeveralErrors.raise_if_any(faults)
     buffers = count_buffers(model, given, strict=True)
     name = Path(arguments.model).name
-    layout = buffers.noted(planned(model, name, buffers.size))
+    keeps_best = arguments.restore_best or arguments.patience is not None
+    layout = buffers.noted(planned(model, name, buffers.size, keeps_best))
     if start is not None:
         start.load()
     return check(layout, name, as_json=arguments.json, quiet=arguments.quiet)
@@ -227,7 +229,7 @@ def _start(
     return start
 
 
-def planned(model: Model, name: str, data: int | None) -> Layout:
+def planned(model: Model, name: str, data: int | None, keeps_best: bool) -> Layout:
     """The layout, with every plan that the run needs first; PlanError at the place of the budget.
 
     UsageError at that of the swap file, where the plans need one that cannot be made.
@@ -235,7 +237,7 @@ def planned(model: Model, name: str, data: int | None) -> Layout:
     from nntrainer_py.cli.layout import layout_of
 
     model.require_swap_file()
-    return layout_of(model, name, data)
+    return layout_of(model, name, data, keeps_best=keeps_best)
 
 
 def _bind(model: Model, data: dict[str, Dataset]) -> Loaders:

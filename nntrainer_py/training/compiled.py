@@ -5,7 +5,7 @@ All modes (see `training.lowerings`) share weights and one transient block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any
 
@@ -23,7 +23,6 @@ from nntrainer_py.tensor.initializers import fill
 from nntrainer_py.tensor.kernels.precompile import missing, precompile
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.tensor.rng import Stream
-from nntrainer_py.training.copies import Copies
 from nntrainer_py.training.engine import Engine, MeasuredCost, Program, persistent
 from nntrainer_py.training.lowerings import Lowerings, Mode
 from nntrainer_py.training.options import Options
@@ -91,10 +90,17 @@ class Compiled:
         """Whether there are plans or weights."""
         return bool(self.plans) or self.plans.begun
 
-    def require_swap_file(self) -> None:
-        """UsageError when the swap file that the plans so far ask for cannot be made; nothing stays behind."""
-        if self.plans.planning.file is not None:
-            self.plans.planning.file.require(self.plans.file_bytes())
+    @property
+    def limited(self) -> bool:
+        """Whether somebody wants memory to be saved by files."""
+        return self.options.memory_budget is not None or bool(self.options.swap)
+
+    def require_swap_file(self, copies: int = 0) -> None:
+        """UsageError when files for the plans so far and ``copies`` bytes cannot be made; nothing stays behind."""
+        file = self.plans.planning.file
+        size = (0 if file is None else self.plans.file_bytes()) + (copies if self.limited else 0)
+        if size:
+            (file or SwapFile(self.options.swap_folder)).require(size)
 
     def measured_cost(self, mode: Mode, batch: int) -> MeasuredCost | None:
         """What one of the first steps took, recomputation and swapping apart; None before it, or without both."""
@@ -157,15 +163,6 @@ class Compiled:
         """Name to live array of every optimizer tensor."""
         self._ensure(lowered)
         return {value.name: self.engine.store.arrays[value.name] for value in lowered.optimizer_state}
-
-    def copies(self, arrays: Mapping[str, NDArray[Any]]) -> Copies:
-        """Copies of arrays; not in memory but in a file in the swap folder where the memory is limited.
-
-        Raises:
-            UsageError: the file cannot be made.
-        """
-        limited = self.options.memory_budget is not None or self.options.swap
-        return Copies(arrays, SwapFile(self.options.swap_folder) if limited else None)
 
     def feed(
         self, mode: Mode, program: Program, inputs: Sequence[NDArray[Any]], labels: Sequence[NDArray[Any]] = ()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.memory.swap_file import PAGE, Slot, SwapFile, pieces
+from nntrainer_py.training.trainee import Trainee
 
 
 class Copies:
@@ -37,11 +38,28 @@ class Copies:
             _copy(self.arrays[name], array)
 
 
+def copies_of(model: Trainee, arrays: Mapping[str, NDArray[Any]]) -> Copies:
+    """Copies of arrays of a model; not in memory but in a file in the swap folder where its memory is limited.
+
+    Raises:
+        UsageError: the file cannot be made, at the place of ``fsu_path``.
+    """
+    if not model.compiled.limited:
+        return Copies(arrays)
+    model.require_swap_file("train", copies=sum(_room(array) for array in arrays.values()))
+    return Copies(arrays, SwapFile(model.compiled.options.swap_folder))
+
+
+def _room(array: NDArray[Any]) -> int:
+    """Bytes in the file."""
+    return -(-max(array.nbytes, 1) // PAGE) * PAGE
+
+
 def _over(file: SwapFile, live: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     slots, size = {}, 0
     for name, array in live.items():
         slots[name] = Slot(array.nbytes, name, size)
-        size += -(-max(array.nbytes, 1) // PAGE) * PAGE
+        size += _room(array)
     file.reserve(size)
     return {name: file.array(slots[name], array.shape, array.dtype.str) for name, array in live.items()}
 

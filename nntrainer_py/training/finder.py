@@ -16,6 +16,7 @@ import numpy as np
 
 from nntrainer_py.errors import NumericalError, UsageError
 from nntrainer_py.graph.lower import Lowered
+from nntrainer_py.training.copies import copies_of
 from nntrainer_py.training.engine import persistent
 from nntrainer_py.training.feeding import open_loaders
 from nntrainer_py.training.interrupt import InterruptGuard
@@ -120,7 +121,7 @@ class _Keeper:
         lowered: Lowered = model.lowered("train")
         model.weights()
         arrays = model.compiled.engine.store.arrays
-        self._copies = model.compiled.copies({value.name: arrays[value.name] for value in persistent(lowered)})
+        self._copies = copies_of(model, {value.name: arrays[value.name] for value in persistent(lowered)})
         self._counters = model.compiled.state.counters.copy()
         self._epoch = model.epoch
         scheduler = model.spec.scheduler

@@ -12,6 +12,7 @@ from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training import evaluation
 from nntrainer_py.training.best import Best
 from nntrainer_py.training.callbacks import BatchReport, Callback, CallbackList, RunFacts, TrainingResult
+from nntrainer_py.training.copies import copies_of
 from nntrainer_py.training.diagnosis import find_origin
 from nntrainer_py.training.history import EpochRow
 from nntrainer_py.training.interrupt import InterruptGuard
@@ -81,8 +82,10 @@ class Training:
             None if valid is None else valid.batches_per_epoch,
         )  # fmt: skip
         self._saving = Saving(model, settings, self._facts, self._guard, self._callbacks)
-        copies = self._compiled.copies(model.weights()) if settings.keeps_best else None
-        self._best = Best(settings.monitor, min_delta=settings.min_delta, patience=settings.patience, copies=copies)
+        self._best = Best(
+            settings.monitor, min_delta=settings.min_delta, patience=settings.patience,
+            copies=copies_of(model, model.weights()) if settings.keeps_best else None,
+        )  # fmt: skip
         self._early = ""  # the sentence about early stopping
         self._test_figures: dict[str, float] | None = None
         self._left = True  # there is something to do
