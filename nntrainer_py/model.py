@@ -43,6 +43,7 @@ from nntrainer_py.training import checkpoint, micro_batches, weight_files
 from nntrainer_py.training.callbacks import Callback, TrainingResult
 from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.feeding import data_memory
+from nntrainer_py.training.input_order import order_doubts
 from nntrainer_py.training.lowerings import Mode
 from nntrainer_py.training.options import Options
 from nntrainer_py.training.progress import progress_callbacks
@@ -603,11 +604,16 @@ class Model:
 
     def _in_order(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Inputs and labels that are given by name as lists in the order of the data."""
+        doubts: list[str] = []
         if isinstance(x, Mapping):
             x = by_name(x, [(name,) for name in self._unplanned().graph("predict").inputs], "input")
+        elif isinstance(x, (list, tuple)) and len(x) > 1:
+            graph, inputs = self._unplanned().graph("predict"), self.lowered("predict").inputs
+            doubts = order_doubts(self.spec, graph.inputs, [inputs[place].dim.features for place in graph.input_order])
         if isinstance(y, Mapping):
             names = self._unplanned().graph("train" if self.trainable else "evaluate").labels
             y = by_name(y, [(name, name.removesuffix("/loss")) for name in names], "label")
+        warn(doubts, self._told)
         return x, y
 
     def bind(self, dataset: Any, *, labels: bool = True, class_names: Sequence[str] | None = None) -> None:
@@ -615,6 +621,7 @@ class Model:
         mode: Mode = ("train" if self.trainable else "evaluate") if labels else "predict"
         lowered, graph = self.lowered(mode), self._unplanned().graph(mode)
         dataset.expected_features = self.feature_names
+        dataset.input_names, dataset.label_names = graph.inputs, graph.labels
         dataset.bind(
             [lowered.inputs[place].shape[1:] for place in graph.input_order],
             [lowered.labels[place].shape[1:] for place in graph.label_order] if labels else [],

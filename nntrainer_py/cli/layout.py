@@ -84,6 +84,8 @@ class Picture:
 class Layout:
     """See the module's text. ``piece`` are the samples computed at once where a batch is computed in pieces.
 
+    ``inputs`` and ``labels`` are the layers that these belong to, in the order of the data.
+
     ``choices`` say how the plan came about: order, what is recomputed, swapped, the budget.
     """
 
@@ -99,6 +101,8 @@ class Layout:
     piece: int | None = None
     choices: tuple[str, ...] = field(default=())
     notes: tuple[str, ...] = field(default=())
+    inputs: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> int:
@@ -132,6 +136,8 @@ class Layout:
                 "losses": tuple(record["losses"]),
                 "choices": tuple(record["choices"]),
                 "notes": tuple(record["notes"]),
+                "inputs": tuple(record.get("inputs", ())),  # not in what earlier versions wrote
+                "labels": tuple(record.get("labels", ())),
             }
         )
 
@@ -183,6 +189,8 @@ def layout_of(
         piece=piece if piece is not None and piece < batch else None,
         choices=tuple(made.report.lines()),
         notes=(*_notes(model), *_too_much(memory.total), *_no_swap_file(model, mode)),
+        inputs=graph.inputs,
+        labels=tuple(name.removesuffix("/loss") for name in graph.labels),
     )
 
 
@@ -312,6 +320,10 @@ def memory_lines(layout: Layout, *, detailed: bool = False) -> str:
     memory = layout.memory
     ratio = layout.picture.arena / memory.lower_bound if memory.lower_bound else 1.0
     lines = [("parameters", f"{layout.parameters:,} ({layout.trainable:,} trainable)")]
+    for what, names in (("inputs", layout.inputs), ("labels", layout.labels)):
+        if len(names) > 1:  # which comes first is not the order of the description, but that of NNTrainer's graph
+            key = f"{what.removesuffix('s')}_layers"
+            lines.append((what, f"{', '.join(names)} (the order of the data; {key} in [Model] fixes another)"))
     pieces = "" if layout.piece is None else f" in pieces of {layout.piece}"
     purpose = "training" if layout.mode == "train" else "inference"
     lines.append(("planned for", f"{purpose}, batch {layout.batch_size}{pieces}"))

@@ -58,20 +58,23 @@ class ArrayDataset(IndexedDataset):
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         if len(self._inputs) != len(inputs):
-            raise self.error(f"the data has {counted(len(self._inputs), 'input')}, the model takes {len(inputs)}")
+            takes = _listed(len(inputs), self.input_names)
+            raise self.error(f"the data has {counted(len(self._inputs), 'input')}, the model takes {takes}")
         for k, (array, shape) in enumerate(zip(self._inputs, inputs, strict=True)):
             problem = layout_problem(array.shape[1:], shape)
             if problem:
-                raise self.error(f"wrong stride: input {k}: {problem}")
+                raise self.error(f"wrong stride: {self.called('input', k)}: {problem}")
         if not labels:
             return []
         if len(self._labels) != len(labels):
-            raise self.error(f"the data has {counted(len(self._labels), 'label')}, the model takes {len(labels)}")
+            takes = _listed(len(labels), self.label_names)
+            raise self.error(f"the data has {counted(len(self._labels), 'label')}, the model takes {takes}")
         raw = [size_of(array.shape[1:]) for array in self._labels]
         for k, (array, shape) in enumerate(zip(self._labels, labels, strict=True)):
             if encode_labels(raw[k], shape) is None:
                 raise self.error(
-                    f"wrong stride: label {k} of a sample has {counted(raw[k], 'value')} (shape {array.shape[1:]}), "
+                    f"wrong stride: {self.called('label', k)} of a sample has {counted(raw[k], 'value')} "
+                    f"(shape {array.shape[1:]}), "
                     f"the model takes {size_of(shape)} ({show(shape)}) or one class index"
                 )
         if class_names is not None and self.class_names is not None and class_names != self.class_names:
@@ -120,6 +123,10 @@ class ArrayDataset(IndexedDataset):
     def _index(self, texts: list[str]) -> npt.NDArray[np.float32]:
         assert self.class_names is not None
         return indices_of_names(texts, self.class_names, self.where)
+
+
+def _listed(count: int, names: Sequence[str]) -> str:
+    return str(count) + (f" ({', '.join(map(printable, names))})" if count > 1 and len(names) == count else "")
 
 
 def layout_problem(have: Sequence[int], want: Shape) -> str:

@@ -61,6 +61,8 @@ class Dataset(ABC):
         class_names: names of the classes in index order where the data knows them.
         class_count: how many classes integer labels name, where the data says so without looking at the model.
         feature_names: names of the input columns of a table with a header, known after `bind`; None: there are none.
+        input_names, label_names: of the model's inputs and labels, in the order of the data, for messages; given before
+            `bind` where the model has several.
         expected_features: those of the training data, given before `bind`; columns that have names are taken by them.
         normalization: applied to the inputs of every sample read, None for raw values.
         resident_bytes: of the data itself that lie in memory: a parsed table, an unpacked array; not what is mapped.
@@ -80,6 +82,8 @@ class Dataset(ABC):
         self.class_names: tuple[str, ...] | None = None
         self.feature_names: tuple[str, ...] | None = None
         self.expected_features: tuple[str, ...] | None = None
+        self.input_names: tuple[str, ...] = ()
+        self.label_names: tuple[str, ...] = ()
         self.normalization: Normalization | None = None
         self.resident_bytes = 0
         self.notices: list[str] = []
@@ -160,6 +164,11 @@ class Dataset(ABC):
     def error(self, message: str) -> DataError:
         """An error about this data, naming it and the place where the user asked for it."""
         return DataError(f"{printable(self.name)}: {message}", origin=self.origin, key=self.key)
+
+    def called(self, what: str, number: int) -> str:
+        """``input 1 (left)``: which input or label a message is about."""
+        names = self.input_names if what == "input" else self.label_names
+        return f"{what} {number}" + (f" ({printable(names[number])})" if len(names) > 1 else "")
 
     def _kind(self, label: int) -> str:
         """What label ``label`` must be, one of `LABEL_KINDS`."""

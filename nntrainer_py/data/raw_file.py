@@ -101,7 +101,7 @@ class RawFileDataset(IndexedDataset):
         sizes = [*map(size_of, inputs), *raw]
         stride = sum(sizes)
         self._count, rest = divmod(self._bytes, stride * _VALUE_BYTES)
-        model = describe_stride(inputs, [(1, 1, r) for r in raw] if self._integer_labels else labels)
+        model = describe_stride(inputs, [(1, 1, r) for r in raw] if self._integer_labels else labels, self.input_names)
         if not self._count:
             raise self.error(
                 f"wrong stride: the file has {self._size()}, "

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, show, size_of
 from nntrainer_py.data.gather import RowGatherer
 from nntrainer_py.data.labels import LabelEncoder, Where
-from nntrainer_py.errors import counted
+from nntrainer_py.errors import counted, printable
 
 _CHECKED_BYTES = 1 << 26  # a larger table is checked batch by batch, as it is read
 
@@ -25,10 +25,12 @@ def split_row(width: int, inputs: Sequence[Shape], labels: Sequence[Shape]) -> l
     return indices if width == features + sum(indices) else None
 
 
-def describe_stride(inputs: Sequence[Shape], labels: Sequence[Shape]) -> str:
-    """``74 values (inputs 1:1:64 + labels 1:1:10)``."""
+def describe_stride(inputs: Sequence[Shape], labels: Sequence[Shape], names: Sequence[str] = ()) -> str:
+    """``74 values (inputs 1:1:64 + labels 1:1:10)``; ``names`` of several inputs are shown with them."""
     total = sum(map(size_of, (*inputs, *labels)))
-    ins, outs = (" and ".join(map(show, shapes)) for shapes in (inputs, labels))
+    called = [f" ({printable(name)})" for name in names] if len(names) == len(inputs) > 1 else [""] * len(inputs)
+    ins = " and ".join(show(shape) + name for shape, name in zip(inputs, called, strict=True))
+    outs = " and ".join(map(show, labels))
     return (
         f"{counted(total, 'value')} (inputs {ins} + labels {outs})"
         if labels
@@ -75,7 +77,7 @@ class TableDataset(IndexedDataset):
         if raw is None:
             raise self.error(
                 f"wrong stride: a sample has {counted(width, 'value')}, "
-                f"the model takes {describe_stride(inputs, labels)}"
+                f"the model takes {describe_stride(inputs, labels, self.input_names)}"
             )
         sizes = [size_of(shape) for shape in inputs]
         self._parts = (_starts(sizes, 0), _starts(raw, features))
