@@ -607,8 +607,8 @@ class Model:
         doubts: list[str] = []
         if isinstance(x, Mapping):
             x = by_name(x, [(name,) for name in self._unplanned().graph("predict").inputs], "input")
-        elif isinstance(x, (list, tuple)) and len(x) > 1:
-            graph, inputs = self._unplanned().graph("predict"), self.lowered("predict").inputs
+        elif isinstance(x, (list, tuple)) and len(x) == len(inputs := self.lowered("predict").inputs) > 1:
+            graph = self._unplanned().graph("predict")
             doubts = order_doubts(self.spec, graph.inputs, [inputs[place].dim.features for place in graph.input_order])
         if isinstance(y, Mapping):
             names = self._unplanned().graph("train" if self.trainable else "evaluate").labels

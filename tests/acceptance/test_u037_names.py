@@ -89,6 +89,7 @@ def _expected() -> np.ndarray:
     return np.repeat((B.astype(np.float64) - A).sum(axis=1, keepdims=True), 3, axis=1)
 
 
+@pytest.mark.filterwarnings("ignore:the inputs are taken in the order a, b:nntrainer_py.errors.DataWarning")
 @pytest.mark.parametrize("order", ORDERS)
 def test_u037_inputs_by_name_and_by_position(tmp_path: Path, order: str) -> None:
     model = _model(tmp_path, TWO, order)
@@ -143,6 +144,7 @@ def test_u037_extra_and_missing_inputs(tmp_path: Path, given: object, words: lis
             assert word in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:the inputs are taken in the order a, b:nntrainer_py.errors.DataWarning")
 def test_u037_training_by_name_is_training_by_position(tmp_path: Path) -> None:
     text = TWO.replace("trainable = false\n", "")
     target = RANDOM.normal(size=(6, 3)).astype(np.float32)
