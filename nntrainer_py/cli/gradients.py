@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 from nntrainer_py.cli.command import number, say, tell_of_compiling
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 #: exit code of the command when a tensor fails
 WRONG = 5
+_CLEAR = "\r\x1b[K"
 _MOST_SAMPLES = 1 << 16
 
 
@@ -56,7 +58,12 @@ def check(model: Model, arguments: argparse.Namespace) -> int:
 
     tell_of_compiling(arguments.quiet or arguments.json)
     given = {} if arguments.samples is None else {"samples": arguments.samples}
-    report = check_gradients(model, layers=arguments.layers, **given)
+    shown = not arguments.quiet and sys.stderr.isatty()
+    try:
+        report = check_gradients(model, layers=arguments.layers, progress=_tell if shown else None, **given)
+    finally:
+        if shown:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
     if arguments.json:
         print(json.dumps(_record(report)))
     elif arguments.quiet:
@@ -65,6 +72,11 @@ def check(model: Model, arguments: argparse.Namespace) -> int:
     else:
         _show(report)
     return 0 if report.ok else WRONG
+
+
+def _tell(done: int, total: int, name: str) -> None:
+    """One line that is written over."""
+    print(f"{_CLEAR}layer {done} of {total}: {printable(name)[:60]}", end="", file=sys.stderr, flush=True)
 
 
 def _show(report: GradientReport) -> None:

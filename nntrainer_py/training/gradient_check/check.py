@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,10 +24,11 @@ from nntrainer_py.training.gradient_check.probe import Probe, copied
 from nntrainer_py.training.gradient_check.report import GradientReport, TensorCheck, Verdict
 from nntrainer_py.training.gradient_check.samples import drawn, label_of, read
 from nntrainer_py.training.gradient_check.single import BY_DEFINITION, NOT_REPEATABLE, check_layer
-from nntrainer_py.training.gradient_check.together import check_together
+from nntrainer_py.training.gradient_check.together import WHOLE, check_together
 from nntrainer_py.training.trainee import Trainee
 
 Array = NDArray[Any]
+Progress = Callable[[int, int, str], None]
 
 #: how far a weight is moved whose elements are all alike, relative to them, or from 0
 _MOVED = 0.25
@@ -44,6 +45,7 @@ def check_gradients(
     directions: int = 4,
     elements: int = 8,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> GradientReport:
     """Compare every derivative by an input and every gradient of a weight with central differences.
 
@@ -65,6 +67,8 @@ def check_gradients(
         tolerance: of the relative error, beside the uncertainty of the differences.
         directions, elements: how many are tried for each tensor.
         seed: of everything that is drawn here.
+        progress: called before each layer of a model, and before the whole of it, with how many were done, how many
+            there are, and the name.
 
     Raises:
         UsageError: a layer that is not there, numbers that make no check, a layer without shapes.
@@ -81,7 +85,7 @@ def check_gradients(
     try:
         if isinstance(subject, Layer):
             return _of_layer(subject, x, y, samples, effort, rng)
-        return _of_model(subject, x, y, tuple(layers), samples, effort, rng)
+        return _of_model(subject, x, y, tuple(layers), samples, effort, rng, progress or (lambda *told: None))
     finally:  # layers may draw from them
         np.random.set_state(generators[0])
         random.setstate(generators[1])
@@ -123,7 +127,14 @@ def _given_inputs(layer: Layer, x: Any, samples: int, rng: np.random.Generator) 
 
 
 def _of_model(
-    model: Trainee, x: Any, y: Any, names: Sequence[str], samples: int, effort: Effort, rng: np.random.Generator
+    model: Trainee,
+    x: Any,
+    y: Any,
+    names: Sequence[str],
+    samples: int,
+    effort: Effort,
+    rng: np.random.Generator,
+    progress: Progress,
 ) -> GradientReport:
     compiled = model.compiled
     graph = compiled.graph("train" if model.spec.has_loss else "predict")
@@ -152,8 +163,9 @@ def _of_model(
     whole.feed(whole.lowered.labels, batch.labels)
     whole.value()
     rows: list[TensorCheck] = []
-    for single in _singles(graph.nodes, whole, weights, compiled.state):
+    for done, single in enumerate(_singles(graph.nodes, whole, weights, compiled.state)):
         if not names or single.node.name in names:
+            progress(done, len(known), single.node.name)
             rows += check_layer(replace(single, options=options), effort, rng)
     notes = [batch.note] if batch.note else []
     if not names:
@@ -161,6 +173,7 @@ def _of_model(
         if reason:
             notes.append(f"the whole model was not checked: {reason}")
         else:
+            progress(len(known), len(known), WHOLE)
             rows += check_together(graph.nodes, batch, weights, compiled.state, effort, rng, options)
     return GradientReport(tuple(rows), batch.count, effort.tolerance, tuple(notes))
 

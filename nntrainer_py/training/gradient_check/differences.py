@@ -36,6 +36,9 @@ _ENOUGH = 0.05
 #: gradients below this share of what the values themselves would suggest are zeros with rounding errors
 _VANISHING = 1e-2
 
+_NO_ELEMENT = (
+    "random directions are off, but no single element that was found: many kinks, or an error near the tolerance"
+)
 _ALONG = "compared along the signs of the gradient; in other directions kinks leave too much open"
 
 
@@ -71,6 +74,18 @@ class Comparison:
     uncertainty: float
     element: Element | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """Signs of the elements from ``start`` on; the others stay."""
+
+    start: int
+    signs: Array
+
+    @property
+    def where(self) -> slice:
+        return slice(self.start, self.start + self.signs.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,28 +142,25 @@ class _Tensor:
         return self.confirmed(whole, rng) if whole.verdict is Verdict.FAILED else whole
 
     def confirmed(self, whole: Comparison, rng: np.random.Generator) -> Comparison:
-        """A failure with an element that fails by itself.
+        """A failure with an element that fails by itself; without any it is none.
 
-        Kinks of many elements may cancel out in what tells of kinks, but not in what is left of the difference: where
-        every element that is found stands on one, nothing is known.
+        Kinks of many elements may cancel out in what tells of kinks, but not in what is left of the difference.
         """
-        found = [self.search(rng) for _ in range(_SEARCHES)]
-        worst = next((one for one in found if one.verdict is Verdict.FAILED), None)
-        if worst is not None:
-            return replace(whole, element=worst.element)
-        if all(one.verdict is Verdict.UNCLEAR for one in found):
-            return replace(whole, verdict=Verdict.UNCLEAR, element=found[0].element)
-        return whole
+        for _ in range(_SEARCHES):
+            found = self.search(rng)
+            if found.verdict is Verdict.FAILED:
+                return replace(whole, element=found.element)
+        return replace(whole, verdict=Verdict.UNCLEAR, reason=_NO_ELEMENT)
 
     def whole(self, rng: np.random.Generator) -> Comparison:
         """The directions; the error is relative to the norm of the gradient."""
-        signs = [rng.integers(0, 2, self.gradient.size) * 2.0 - 1.0 for _ in range(self.effort.directions)]
-        found = self._estimate(signs, max(self.norm, self.least))
+        directions = [_Direction(0, self._signs(rng)) for _ in range(self.effort.directions)]
+        found = self._estimate(directions, max(self.norm, self.least))
         return self._judged(found, max(self.norm, _rms(found.expected), self.least))
 
     def along(self) -> Comparison | None:
         """The direction of the gradient's signs, in which the change is largest, so that kinks hide least of it."""
-        direction = np.where(self.gradient < 0.0, -1.0, 1.0)
+        direction = _Direction(0, np.where(self.gradient < 0.0, -1.0, 1.0))
         size = float(np.abs(self.gradient).sum()) * self.scale
         if size <= self.least:
             return None
@@ -159,14 +171,16 @@ class _Tensor:
     def elements(self, rng: np.random.Generator) -> list[Comparison]:
         """Those with the largest gradient, and others at random."""
         count = min(self.effort.elements, self.gradient.size)
-        largest = np.argsort(-np.abs(self.gradient), kind="stable")[: (count + 1) // 2]
-        others = rng.permutation(np.setdiff1d(np.arange(self.gradient.size), largest))[: count - largest.size]
-        return [self.element(int(position)) for position in (*largest, *others)]
+        half = (count + 1) // 2
+        largest = np.argpartition(-np.abs(self.gradient), max(half - 1, 0))[:half].tolist()
+        others = [
+            place for place in rng.choice(self.gradient.size, count, replace=False).tolist() if place not in largest
+        ]
+        return [self.element(position) for position in (largest + others)[:count]]
 
     def element(self, position: int) -> Comparison:
         """One element; the error is relative to the gradient there, or to an average one where that is more."""
-        direction = np.zeros(self.gradient.size)
-        direction[position] = 1.0
+        direction = _Direction(position, np.ones(1))
         predicted = float(self.gradient[position])
         size = max(abs(predicted) * self.scale, max(self.norm, self.least) / self.gradient.size**0.5)
         found = self._estimate([direction], size)
@@ -176,16 +190,14 @@ class _Tensor:
 
     def search(self, rng: np.random.Generator) -> Comparison:
         """An element that is wrong: of the halves of a direction, always that which is further off."""
-        signs = rng.integers(0, 2, self.gradient.size) * 2.0 - 1.0
-        step = self._estimate([signs], max(self.norm, self.least)).step
+        signs = self._signs(rng)
+        step = self._estimate([_Direction(0, signs)], max(self.norm, self.least)).step
         left, right = 0, self.gradient.size
         while right - left > 1:
             middle = (left + right) // 2
             off = []
             for start, stop in ((left, middle), (middle, right)):
-                part = np.zeros_like(signs)
-                part[start:stop] = signs[start:stop]
-                off.append(abs(self._difference(part, step)[0]))
+                off.append(abs(self._difference(_Direction(start, signs[start:stop]), step)[0]))
             left, right = (left, middle) if off[0] >= off[1] else (middle, right)
         return self.element(left)
 
@@ -197,7 +209,7 @@ class _Tensor:
             return Comparison(Verdict.FAILED, error, uncertainty)
         return Comparison(Verdict.UNCLEAR if _SURE * uncertainty > _ROUGH else Verdict.PASSED, error, uncertainty)
 
-    def _estimate(self, directions: list[Array], size: float) -> _Estimate:
+    def _estimate(self, directions: list[_Direction], size: float) -> _Estimate:
         """Of the steps the one at which both neighbours agree best, for all directions together.
 
         Smaller steps are not tried once the agreement is far below the tolerance of ``size``.
@@ -219,17 +231,22 @@ class _Tensor:
         chosen = np.array(made[best])
         return _Estimate(chosen[:, 0], chosen[:, 1], uncertainty, step)
 
-    def _difference(self, direction: Array, step: float) -> tuple[float, float, float]:
+    def _signs(self, rng: np.random.Generator) -> Array:
+        return rng.integers(0, 2, self.gradient.size) * 2.0 - 1.0
+
+    def _difference(self, direction: _Direction, step: float) -> tuple[float, float, float]:
         """Difference minus prediction, the difference, and half that of the slopes to both sides, for one step.
 
         All for the displacement that float32 allows.
         """
-        moved = (step * self.scale * direction).reshape(self.base.shape)
-        above, below = (self.base + moved).astype(np.float32), (self.base - moved).astype(np.float32)
-        up, down = self.function(above) - self.middle, self.function(below) - self.middle
-        change = up - down
-        displacement = above.astype(np.float64).reshape(-1) - below.astype(np.float64).reshape(-1)
-        predicted = float(self.gradient @ displacement)
+        where, moved = direction.where, step * self.scale * direction.signs
+        above, below = self.base.reshape(-1).copy(), self.base.reshape(-1).copy()
+        above[where] = above[where] + moved
+        below[where] = below[where] - moved
+        up = self.function(above.reshape(self.base.shape)) - self.middle
+        down = self.function(below.reshape(self.base.shape)) - self.middle
+        displacement = above[where].astype(np.float64) - below[where]
+        change, predicted = up - down, float(self.gradient[where] @ displacement)
         return (change - predicted) / (2.0 * step), change / (2.0 * step), (up + down) / (2.0 * step)
 
 

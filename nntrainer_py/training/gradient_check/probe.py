@@ -123,6 +123,7 @@ class Probe:
             array for array, value in zip(self.program.losses, self.lowered.losses, strict=True)
             if value not in penalties
         ]  # fmt: skip
+        self._changed: list[str] | None = None  # weights and state that are not as they were; None: any
         self._feeds: dict[str, Array] = {}
         self._again: Callable[[], None] | None = None
 
@@ -149,12 +150,15 @@ class Probe:
     def value(self, changed: Value | None = None, to: Array | None = None) -> float:
         """The forward pass, with other values for one input or weight; float64."""
         self.begin_again()
-        for name, array in self._base.items():
-            np.copyto(self._engine.store.arrays[name], array)
+        for name in self._base if self._changed is None else self._changed:
+            if name in self._base:
+                np.copyto(self._engine.store.arrays[name], self._base[name])
         for given in (*self.lowered.inputs, *self.lowered.labels):
             np.copyto(self.program.array(given), self._feeds[given.name])
+        self._changed = []
         if changed is not None and to is not None:
             np.copyto(self.program.array(changed), to)
+            self._changed = [changed.name]
         self._engine.forward(self.program)
         return float(sum(float(array[0]) for array in self._losses))
 
@@ -164,6 +168,7 @@ class Probe:
 
     def back(self) -> None:
         """The way back, after `value`."""
+        self._changed = None  # statistics move
         self._engine.backward(self.program)
 
     def array(self, value: Value) -> Array:

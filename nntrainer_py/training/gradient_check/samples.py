@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nntrainer_py.data.arrays import by_name
 from nntrainer_py.data.loader import BatchLoader, measure_normalization
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.graph.lower import Lowered, Node
@@ -42,6 +43,7 @@ def read(model: Trainee, x: Any, y: Any, count: int) -> Samples:
         DataError: data that is missing, damaged or does not fit the model.
     """
     section = model.spec.datasets.get("train")
+    x, y = _in_order(model, x, y)
     with _unchanged(model):
         if x is not None:
             dataset = as_dataset(x, y, name="data", role="train")
@@ -69,6 +71,16 @@ def read(model: Trainee, x: Any, y: Any, count: int) -> Samples:
                 loader.close()
         finally:
             dataset.close()
+
+
+def _in_order(model: Trainee, x: Any, y: Any) -> tuple[Any, Any]:
+    """Inputs and labels that are given by name as lists in the order of the data."""
+    graph = model.compiled.graph("train" if model.spec.has_loss else "predict")
+    if isinstance(x, Mapping):
+        x = by_name(x, [(name,) for name in graph.inputs], "input")
+    if isinstance(y, Mapping):
+        y = by_name(y, [(name, name.removesuffix("/loss")) for name in graph.labels], "label")
+    return x, y
 
 
 def _canonical(order: Sequence[int], arrays: Sequence[Array], count: int) -> list[Array]:

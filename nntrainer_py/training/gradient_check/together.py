@@ -56,7 +56,7 @@ def check_together(
         and weight.value is not None
         and probe.written(probe.lowered.gradients[weight.key])
     }
-    less = replace(effort, directions=max(2, effort.directions // 2), elements=min(2, effort.elements))
+    less = replace(effort, directions=max(2, effort.directions // 2), elements=0)
     scales = Scales(abs(base), ROUNDING * abs(base))
     rows = []
     for key, (value, gradient) in made.items():

@@ -422,3 +422,54 @@ def test_the_same_seed_gives_the_same_report() -> None:
     assert texts(check_gradients(OneElement(), data(), seed=1)) == texts(check_gradients(OneElement(), data(), seed=1))
     row: TensorCheck = check_gradients(OneElement(), data()).rows[0]
     assert "element [1, 0, 1, 2]: expected" in str(row)
+
+
+@pytest.mark.parametrize("factor", [1.01, 0.97, 1.3])
+def test_small_factors_are_found(factor: float) -> None:
+    class Slightly(Linear):
+        def calc_derivative(self, ctx: RunContext) -> None:
+            super().calc_derivative(ctx)
+            ctx.derivatives[0][...] *= factor
+
+    for seed in range(5):
+        (row,) = check_gradients(Slightly(), data(), seed=seed).failed
+        assert row.error == pytest.approx(abs(factor - 1) / max(factor, 1), rel=0.2)
+
+
+class MissingTerm(Layer):
+    """A layer normalization by hand whose derivative forgets that the mean moves, too."""
+
+    def forward(self, ctx: RunContext) -> None:
+        x = ctx.inputs[0]
+        s = np.sqrt(x.var(axis=3, keepdims=True) + 1e-5)
+        ctx.outputs[0][...] = (x - x.mean(axis=3, keepdims=True)) / s
+
+    def calc_derivative(self, ctx: RunContext) -> None:
+        x, g, y = ctx.inputs[0], ctx.incoming[0], ctx.outputs[0]
+        s = np.sqrt(x.var(axis=3, keepdims=True) + 1e-5)
+        ctx.derivatives[0][...] = (g - y * (g * y).mean(axis=3, keepdims=True)) / s
+
+
+def test_a_missing_term_is_found() -> None:
+    for seed in range(5):
+        (row,) = check_gradients(MissingTerm(), data(), seed=seed).failed
+        assert row.tensor == "input 0"
+
+
+class WrongSlope(Layer):
+    """Kinks everywhere, and a slope that is wrong on one side of them."""
+
+    def forward(self, ctx: RunContext) -> None:
+        x = ctx.inputs[0]
+        ctx.outputs[0][...] = np.where(x > 0, x, 0.1 * x)
+
+    def calc_derivative(self, ctx: RunContext) -> None:
+        ctx.derivatives[0][...] = ctx.incoming[0] * np.where(ctx.inputs[0] > 0, 1.0, 0.2)
+
+
+def test_a_wrong_slope_between_kinks_is_found() -> None:
+    x = np.random.default_rng(0).normal(size=(3, 2, 10, 50)).astype(np.float32)
+    for seed in range(5):
+        (row,) = check_gradients(WrongSlope(), x, seed=seed).failed
+        assert row.element is not None
+        assert row.element.found == pytest.approx(2 * row.element.expected, rel=0.01)

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from commands import write_problem
 from keyword_rows import LAYER_ROWS
-from small_models import classifier, data, regressor
+from small_models import classifier, data, regressor, weights
 
 from nntrainer_py import DataError, Layer, Model, UsageError, register_layer
+from nntrainer_py.errors import PlanError
 from nntrainer_py.layers.batch_normalization import BatchNormalization
+from nntrainer_py.layers.concat import Concat
 from nntrainer_py.layers.context import FinalizeContext, RunContext
 from nntrainer_py.layers.dropout import Dropout
 from nntrainer_py.layers.embedding import Embedding
@@ -282,3 +284,65 @@ def test_an_object_that_cannot_be_copied_is_told(doubled: type[Layer]) -> None:
         copy.deepcopy(layer)
     with pytest.raises(UsageError, match=r"\[mine\] cannot be copied"):
         check_gradients(with_users(layer), *regression())
+
+
+def test_inputs_by_name_and_progress() -> None:
+    layers = [
+        ("left", Input(input_shape="1:1:4")),
+        ("right", Input(input_shape="1:1:3")),
+        ("both", Concat(input_layers=["left", "right"], axis=3)),
+        ("sum", FullyConnected(unit=1)),
+    ]
+    model = Model.build(layers, model={"loss": "mse", "batch_size": 10}, optimizer="sgd")
+    rng, told = np.random.default_rng(0), []
+    report = check_gradients(
+        model,
+        {"left": rng.normal(size=(10, 4)), "right": rng.normal(size=(10, 3))},
+        {"sum": rng.normal(size=(10, 1))},
+        progress=lambda done, total, name: told.append((done, total, name)),
+    )
+    assert report.ok
+    assert [row.tensor for row in report if row.layer == "both"] == ["input 0", "input 1"]
+    assert [name for _, _, name in told][-1] == "whole model"
+    assert {total for _, total, _ in told} == {len(told) - 1}
+
+
+def test_one_layer_applied_to_every_step() -> None:
+    """A user's layer inside of time_dist: run for each step, its place told."""
+
+    class Inner(Doubled):
+        keyword = "inner"
+
+    register_layer("inner")(Inner)
+    try:
+        layers = [
+            Input(input_shape="1:3:6"),
+            ("before", FullyConnected(unit=6)),
+            ("steps", Inner(distribute=True)),
+            FullyConnected(unit=2),
+        ]
+        model = Model.build(layers, model={"loss": "mse", "batch_size": 8}, optimizer="adam")
+        (row,) = check_gradients(model).failed
+    finally:
+        LAYERS.unregister("inner")
+    assert (row.layer, row.tensor) == ("steps", "input 0")
+    assert "Inner.calc_derivative" in row.place or "Doubled.calc_derivative" in row.place
+
+
+def test_a_memory_budget_is_no_obstacle() -> None:
+    """Under the smallest budget the numbers and the model are the same."""
+    x, y = data(24)
+    plain, tight = classifier(), classifier()
+    tight.compile(threads=1, seed=0, memory_budget=smallest_budget(), swap=True)
+    for model in (plain, tight):
+        model.train_on_batch(x[:8], y[:8])
+    before = weights(tight)
+    first, second = check_gradients(plain, x, y), check_gradients(tight, x, y)
+    assert [str(row) for row in first] == [str(row) for row in second]
+    assert weights(tight) == before
+
+
+def smallest_budget() -> int:
+    with pytest.raises(PlanError) as refused:
+        classifier().compile(threads=1, memory_budget=1000, swap=True)
+    return refused.value.smallest
