@@ -6,6 +6,7 @@ The tree (exit code of the command-line tools in brackets)::
     +-- UsageError                      [2]    a call or a command that cannot be right
     |   +-- PropertyError               [2]    one value does not fit its property (also a ValueError)
     |   +-- MissingExtraError           [2]    an optional library is not installed
+    |   +-- LibraryVersionError         [2]    a library of a version that does not do (also an ImportError)
     |   +-- ForkError                   [2]    used in a forked child, where our threads do not exist
     +-- DescriptionError                [2]    a model description with one or more faults
     +-- PlanError                       [2]    the memory budget cannot be met
@@ -193,6 +194,10 @@ class MissingExtraError(UsageError):
         super().__init__(f'{feature} needs an optional library; install it with: pip install "nntrainer_py[{extra}]"')
         self.extra = extra
         self.feature = feature
+
+
+class LibraryVersionError(UsageError, ImportError):
+    """An installed library is of a version that does not do."""
 
 
 class ForkError(UsageError):

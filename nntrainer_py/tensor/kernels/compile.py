@@ -35,7 +35,10 @@ import llvmlite.binding
 import numba
 from numba import extending
 
+from nntrainer_py.tensor.kernels.numba_parts import require_parts
 from nntrainer_py.version import __version__
+
+require_parts()
 
 # Numba types these parts differently from version to version.
 caching: Any = importlib.import_module("numba.core.caching")

@@ -54,10 +54,11 @@ def fill(folder):
     """A package of its own with the kernel compiler and two kernels, one in each of two files."""
     kernels = folder / "site" / "nntrainer_py" / "tensor" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("__init__.py", "version.py", "tensor/__init__.py", "tensor/kernels/__init__.py"):
+    for name in ("__init__.py", "version.py", "errors.py", "tensor/__init__.py", "tensor/kernels/__init__.py"):
         source, target = PACKAGE / name, folder / "site" / "nntrainer_py" / name
-        target.write_text(source.read_text() if name == "version.py" else "")
-    shutil.copy(PACKAGE / "tensor" / "kernels" / "compile.py", kernels)
+        target.write_text("" if source.name == "__init__.py" else source.read_text())
+    for name in ("compile.py", "numba_parts.py"):
+        shutil.copy(PACKAGE / "tensor" / "kernels" / name, kernels)
     (kernels / "probe.py").write_text(USER)
     (kernels / "probe_helper.py").write_text(HELPER.format(factor=2))
     return kernels
