@@ -174,7 +174,8 @@ def _of_model(
             notes.append(f"the whole model was not checked: {reason}")
         else:
             progress(len(known), len(known), WHOLE)
-            rows += check_together(graph.nodes, batch, weights, compiled.state, effort, rng, options)
+            doubtful = list(dict.fromkeys(row.layer for row in rows if row.verdict is Verdict.UNCLEAR))
+            rows += check_together(graph.nodes, batch, weights, compiled.state, effort, rng, options, doubtful)
     return GradientReport(tuple(rows), batch.count, effort.tolerance, tuple(notes))
 
 

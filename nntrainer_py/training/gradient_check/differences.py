@@ -58,11 +58,13 @@ class Scales:
 
     ``natural`` is how much the function would change if the tensor's values were doubled and nothing cancelled out; it
     says which gradients are zero but for rounding. ``quantum`` is the size of one rounding error in it: differences of
-    a few such steps may agree by chance.
+    a few such steps may agree by chance. ``still`` is what a gradient is compared with where the function does not
+    change at all, so that what is left of a zero by rounding is none (a normalization over a single value).
     """
 
     natural: float
     quantum: float
+    still: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class _Tensor:
         self.scale = size if size > 0.0 else 1.0
         self.norm = float(np.linalg.norm(self.gradient)) * self.scale
         self.least = max(_VANISHING * scales.natural, np.finfo(np.float64).tiny)
-        self.quantum = scales.quantum
+        self.quantum, self.still = scales.quantum, scales.still
         self.middle = function(base)
 
     def compared(self, rng: np.random.Generator) -> Comparison:
@@ -202,12 +204,17 @@ class _Tensor:
         return self.element(left)
 
     def _judged(self, found: _Estimate, size: float) -> Comparison:
+        if not found.expected.any():
+            size = max(size, self.still)
         error, uncertainty = found.error / size, found.uncertainty / size
         if not np.isfinite(uncertainty):
             return Comparison(Verdict.UNCLEAR, error, uncertainty)
-        if error > self.effort.tolerance + _SURE * uncertainty:
+        # a difference that is not known itself, as beside a singularity, convicts nobody
+        known = found.uncertainty <= max(_ROUGH * _rms(found.expected), self.least)
+        if known and error > self.effort.tolerance + _SURE * uncertainty:
             return Comparison(Verdict.FAILED, error, uncertainty)
-        return Comparison(Verdict.UNCLEAR if _SURE * uncertainty > _ROUGH else Verdict.PASSED, error, uncertainty)
+        rough = not known or _SURE * uncertainty > _ROUGH
+        return Comparison(Verdict.UNCLEAR if rough else Verdict.PASSED, error, uncertainty)
 
     def _estimate(self, directions: list[_Direction], size: float) -> _Estimate:
         """Of the steps the one at which both neighbours agree best, for all directions together.

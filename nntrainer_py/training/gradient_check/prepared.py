@@ -105,15 +105,20 @@ class Prepared:
     def _scales(self) -> Scales:
         """Of the sum of the outputs, as if each changed by itself, with chance signs; of a loss its value."""
         if self.single.node.layer.is_loss:
-            return Scales(abs(self.base), ROUNDING * abs(self.base))
+            return loss_scales(self.base)
         terms = [
             factor.reshape(-1) * self.probe.array(value).reshape(-1).astype(np.float64)
             for factor, value in zip(self.factors[-len(self.probe.lowered.losses) :], self.outputs(), strict=True)
         ]
         natural = float(sum(np.sum(np.square(term)) for term in terms)) ** 0.5
-        return Scales(
-            natural, ROUNDING * max((float(np.max(np.abs(term), initial=0.0)) for term in terms), default=0.0)
-        )
+        largest = max((float(np.max(np.abs(term), initial=0.0)) for term in terms), default=0.0)
+        still = float(sum(np.sum(np.square(factor, dtype=np.float64)) for factor in self.factors)) ** 0.5
+        return Scales(natural, ROUNDING * largest, still)
 
     def outputs(self) -> list[Value]:
         return self.probe.lowered.node_outputs[self.single.node.name]
+
+
+def loss_scales(loss: float) -> Scales:
+    """Of a loss, whose value tells all."""
+    return Scales(abs(loss), ROUNDING * abs(loss), abs(loss))

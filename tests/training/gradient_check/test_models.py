@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from commands import write_problem
 from keyword_rows import LAYER_ROWS
+from random_graphs import described, random_net
 from small_models import classifier, data, regressor, weights
 
 from nntrainer_py import DataError, Layer, Model, UsageError, register_layer
@@ -346,3 +349,27 @@ def smallest_budget() -> int:
     with pytest.raises(PlanError) as refused:
         classifier().compile(threads=1, memory_budget=1000, swap=True)
     return refused.value.smallest
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks_never_fail(seed: int) -> None:
+    report = check_gradients(Model(described(random_net(seed).text)), seed=seed)
+    assert report.of(Verdict.PASSED)
+    assert report.ok, str(report)
+
+
+@pytest.mark.fuzz
+def test_many_random_networks_never_fail() -> None:
+    seconds = float(os.environ.get("NNTRAINER_FUZZ_SECONDS", "600"))
+    end, seed = time.monotonic() + seconds, 1000
+    while time.monotonic() < end:
+        report = check_gradients(Model(described(random_net(seed).text)), seed=seed)
+        assert report.ok, f"{seed}: {report}"
+        seed += 1
+
+
+def test_beside_a_singularity_nothing_is_called_wrong() -> None:
+    """Zeros before a cosine: derivatives near 1e6, whose sum should be 0 and is not, in float32."""
+    report = check_gradients(Model(described(random_net(80).text)), seed=80)
+    assert report.ok
+    assert any("no more than rounding errors" in row.reason for row in report)
