@@ -19,6 +19,8 @@ Array = NDArray[Any]
 
 #: of a float32, relative
 ROUNDING = 2.0**-24
+#: gradients of a loss that does not change at all are compared with this at least: it may be 0
+_STILL = 1e-6
 #: how far inputs are moved, relative to themselves, and zeros to the root mean square: from kinks such as equal maxima
 _MOVED, _LIFTED = 0.02, 0.3
 #: the range of the factors of the outputs, whose signs are drawn
@@ -121,4 +123,4 @@ class Prepared:
 
 def loss_scales(loss: float) -> Scales:
     """Of a loss, whose value tells all."""
-    return Scales(abs(loss), ROUNDING * abs(loss), abs(loss))
+    return Scales(abs(loss), ROUNDING * abs(loss), max(abs(loss), _STILL))
