@@ -1,19 +1,18 @@
-"""The activation functions over flat float32 arrays.
+"""The activation functions over flat float32 arrays, and their derivatives times the incoming derivative ``g``.
 
-``out`` None means in place: the compiler then knows that it is the same memory, and still makes vector code.
+Seven derivatives take the output ``y`` of the function (they may then run in place), the others the input ``x``.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-import numpy.typing as npt
 
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.exponential import exp, expm1, fma, normal_cdf, sigmoid_of, softplus_of, tanh_of
-from nntrainer_py.tensor.kernels.fork_join import fork_join
-from nntrainer_py.tensor.kernels.shares import CHUNK, share
+from nntrainer_py.tensor.kernels.per_element import derivative, function
 
-Array = npt.NDArray[np.float32]
 f32 = np.float32
 SELU_SCALE = f32(1.05070098)
 SELU_NEGATIVE = f32(1.7580993408473766)  # scale times alpha
@@ -29,193 +28,151 @@ def tanh_softplus(v: np.float32) -> np.float32:
     return f32(1.0) if v > f32(20.0) else n / (n + f32(2.0))
 
 
-@kernel()
-def relu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = f32(0.0) if v <= f32(0.0) else v
-
-
-@kernel(forks=True)
-def relu(x: Array, out: Array | None, parts: int) -> None:
+@function
+def relu(x: Any) -> Any:
     """``x`` where it is positive, else zero."""
-    fork_join(relu_part, parts, (x, out))
+    return f32(0.0) if x <= f32(0.0) else x
 
 
-@kernel()
-def leaky_relu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = f32(0.01) * v if v < f32(0.0) else v
+@derivative
+def relu_derivative(y: Any, g: Any) -> Any:
+    """From the output."""
+    return f32(0.0) if y <= f32(0.0) else g
 
 
-@kernel(forks=True)
-def leaky_relu(x: Array, out: Array | None, parts: int) -> None:
+@function
+def leaky_relu(x: Any) -> Any:
     """``x`` where it is not negative, else a hundredth of it."""
-    fork_join(leaky_relu_part, parts, (x, out))
+    return f32(0.01) * x if x < f32(0.0) else x
 
 
-@kernel()
-def sigmoid_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = sigmoid_of(v)
+@derivative
+def leaky_relu_derivative(y: Any, g: Any) -> Any:
+    """From the output."""
+    return f32(0.01) * g if y < f32(0.0) else g
 
 
-@kernel(forks=True)
-def sigmoid(x: Array, out: Array | None, parts: int) -> None:
+@function
+def sigmoid(x: Any) -> Any:
     """Logistic function."""
-    fork_join(sigmoid_part, parts, (x, out))
+    return sigmoid_of(x)
 
 
-@kernel()
-def tanh_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = tanh_of(v)
+@derivative
+def sigmoid_derivative(y: Any, g: Any) -> Any:
+    """From the output."""
+    return g * y * (f32(1.0) - y)
 
 
-@kernel(forks=True)
-def tanh(x: Array, out: Array | None, parts: int) -> None:
+@function
+def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
-    fork_join(tanh_part, parts, (x, out))
+    return tanh_of(x)
 
 
-@kernel()
-def softplus_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = softplus_of(v)
+@derivative
+def tanh_derivative(y: Any, g: Any) -> Any:
+    """From the output."""
+    return g * (f32(1.0) - y) * (f32(1.0) + y)
 
 
-@kernel(forks=True)
-def softplus(x: Array, out: Array | None, parts: int) -> None:
+@function
+def softplus(x: Any) -> Any:
     """``ln(1 + exp(x))``."""
-    fork_join(softplus_part, parts, (x, out))
+    return softplus_of(x)
 
 
-@kernel()
-def elu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = expm1(v) if v < f32(0.0) else v
+@derivative
+def softplus_derivative(y: Any, g: Any) -> Any:
+    """From the output."""
+    return g * -expm1(-y)
 
 
-@kernel(forks=True)
-def elu(x: Array, out: Array | None, parts: int) -> None:
+@function
+def elu(x: Any) -> Any:
     """``x`` where it is not negative, else ``exp(x) - 1``."""
-    fork_join(elu_part, parts, (x, out))
+    return expm1(x) if x < f32(0.0) else x
 
 
-@kernel()
-def selu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = SELU_NEGATIVE * expm1(v) if v <= f32(0.0) else SELU_SCALE * v
+@derivative
+def elu_derivative(y: Any, g: Any) -> Any:
+    """From the output."""
+    return g * (y + f32(1.0)) if y < f32(0.0) else g
 
 
-@kernel(forks=True)
-def selu(x: Array, out: Array | None, parts: int) -> None:
+@function
+def selu(x: Any) -> Any:
     """Scaled elu."""
-    fork_join(selu_part, parts, (x, out))
+    return SELU_NEGATIVE * expm1(x) if x <= f32(0.0) else SELU_SCALE * x
 
 
-@kernel()
-def swish_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = v * sigmoid_of(v)
+@derivative
+def selu_derivative(y: Any, g: Any) -> Any:
+    """From the output."""
+    return g * (y + SELU_NEGATIVE) if y <= f32(0.0) else SELU_SCALE * g
 
 
-@kernel(forks=True)
-def swish(x: Array, out: Array | None, parts: int) -> None:
+@function
+def swish(x: Any) -> Any:
     """``x * sigmoid(x)``."""
-    fork_join(swish_part, parts, (x, out))
+    return x * sigmoid_of(x)
 
 
-@kernel()
-def gelu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = v * normal_cdf(v)
+@derivative
+def swish_derivative(x: Any, g: Any) -> Any:
+    """From the input."""
+    s = sigmoid_of(x)
+    return g * fma(x * s, f32(1.0) - s, s)
 
 
-@kernel(forks=True)
-def gelu(x: Array, out: Array | None, parts: int) -> None:
+@function
+def gelu(x: Any) -> Any:
     """``x`` times the distribution function of the normal distribution."""
-    fork_join(gelu_part, parts, (x, out))
+    return x * normal_cdf(x)
 
 
-@kernel()
-def tanh_gelu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = v * sigmoid_of(TANH_GELU * fma(f32(0.044715) * v * v, v, v))
+@derivative
+def gelu_derivative(x: Any, g: Any) -> Any:
+    """From the input."""
+    return g * fma(x * f32(0.39894228), exp(f32(-0.5) * x * x), normal_cdf(x))
 
 
-@kernel(forks=True)
-def tanh_gelu(x: Array, out: Array | None, parts: int) -> None:
+@function
+def tanh_gelu(x: Any) -> Any:
     """gelu with a tangent in place of the error function."""
-    fork_join(tanh_gelu_part, parts, (x, out))
+    return x * sigmoid_of(TANH_GELU * fma(f32(0.044715) * x * x, x, x))
 
 
-@kernel()
-def sigmoid_gelu_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = v * sigmoid_of(f32(1.702) * v)
+@derivative
+def tanh_gelu_derivative(x: Any, g: Any) -> Any:
+    """From the input."""
+    s = sigmoid_of(TANH_GELU * fma(f32(0.044715) * x * x, x, x))
+    near = f32(20.0) if x > f32(20.0) else (f32(-20.0) if x < f32(-20.0) else x)
+    slope = TANH_GELU * fma(f32(0.134145) * near, near, f32(1.0))
+    return g * fma(near * s * slope, f32(1.0) - s, s)
 
 
-@kernel(forks=True)
-def sigmoid_gelu(x: Array, out: Array | None, parts: int) -> None:
+@function
+def sigmoid_gelu(x: Any) -> Any:
     """gelu with a logistic function in place of the error function."""
-    fork_join(sigmoid_gelu_part, parts, (x, out))
+    return x * sigmoid_of(f32(1.702) * x)
 
 
-@kernel()
-def mish_part(part: int, parts: int, x: Array, out: Array | None) -> None:
-    a, b = share(part, parts, x.size, CHUNK)
-    source = x[a:b]
-    result = source if out is None else out[a:b]
-    for i in range(source.size):
-        v = source[i]
-        result[i] = v * tanh_softplus(v)
+@derivative
+def sigmoid_gelu_derivative(x: Any, g: Any) -> Any:
+    """From the input."""
+    s = sigmoid_of(f32(1.702) * x)
+    return g * fma(f32(1.702) * x * s, f32(1.0) - s, s)
 
 
-@kernel(forks=True)
-def mish(x: Array, out: Array | None, parts: int) -> None:
+@function
+def mish(x: Any) -> Any:
     """``x * tanh(softplus(x))``."""
-    fork_join(mish_part, parts, (x, out))
+    return x * tanh_softplus(x)
+
+
+@derivative
+def mish_derivative(x: Any, g: Any) -> Any:
+    """From the input."""
+    t = tanh_softplus(x)
+    return g * fma(x * sigmoid_of(x), (f32(1.0) - t) * (f32(1.0) + t), t)

@@ -314,6 +314,12 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
         base = f"{body.__module__.rpartition('.')[2]}.{self._impl.filename_base}"
         self._cache_file = _Files(base, fingerprint())
 
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        if self._py_func.__closure__ is None:
+            return super()._index_key(sig, codegen)
+        # a `variant`: what it closes over is told by its name, and the fingerprint stands for the text
+        return sig, codegen.magic_tuple()
+
     def holds(self, sig: Any, target_context: Any) -> bool:
         """Code for these argument types is on file."""
         return self._cache_file.holds(self._index_key(sig, target_context.codegen()))
@@ -451,6 +457,23 @@ def kernel(*, forks: bool = False) -> Callable[[Callable[P, R]], Kernel[P, R]]:
         return made
 
     return wrap
+
+
+def inlined(body: Callable[P, R]) -> Callable[P, R]:
+    """Decorator for formulas: each is written into the kernels that call it, as if it stood there, and never called."""
+    return cast(Callable[P, R], cast(Any, numba.njit)(inline="always")(body))
+
+
+def variant(body: Callable[..., None], formula: Callable[..., Any], name: str, forks: bool = False) -> Kernel[..., Any]:
+    """A kernel from a local function around a formula of this package: ``name``, in the module of the formula.
+
+    That is what the cache files it under, so that variants of one body do not share an entry.
+    """
+    body.__module__, body.__name__, body.__qualname__ = formula.__module__, name, name
+    body.__doc__ = formula.__doc__
+    made = Kernel(body, forks)
+    KERNELS[f"{made.module}.{name}"] = made
+    return made
 
 
 def intrinsic(build: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nntrainer_py.tensor.kernels import activation, activation_derivative, elementwise
+from nntrainer_py.tensor.kernels import activation, elementwise
 from nntrainer_py.tensor.kernels.shares import CHUNK
 from nntrainer_py.tensor.operations.record import Array, Call, Operation, OperationKind, Run, Spec, Value, register
 
@@ -82,7 +82,7 @@ class ActivationDerivative(OperationKind):
         function = operation.attributes["function"]
         operand = arrays["y" if function in FROM_OUTPUT else "x"].reshape(-1)
         g, out = arrays["g"].reshape(-1), in_place(arrays["out"], arrays["g"])
-        made = getattr(activation_derivative, f"{function}_derivative")
+        made = getattr(activation, f"{function}_derivative")
         return made.function, (operand, g, out, _parts(function, g.size, run))
 
 
