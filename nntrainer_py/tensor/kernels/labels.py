@@ -8,17 +8,20 @@ sum to 1 is found before it is used as an index; its sample's number and value a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.compile import Kernel, inlined, kernel, variant
+from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.loss import total
+from nntrainer_py.tensor.kernels.shares import share
 
 Array = npt.NDArray[Any]
 f32 = np.float32
-WRONG = 3  # place in StepState.numbers
+SAMPLES, LOSS_SCALE, WRONG = 1, 2, 3  # places in StepState.numbers
 CODE, DETAIL = 0, 1  # places in StepState.status
 LABEL_OUT_OF_RANGE = 1
 SUM_TOLERANCE = 1e-3
@@ -88,3 +91,63 @@ def target(label: float, weights: Array, j: int, smoothing: float, share: float)
     """Weighted and smoothed target of class ``j``."""
     value = label + smoothing * (share - label)
     return value * weights[j] if weights.size > 0 else value
+
+
+@kernel()
+def label_of(t: Array, row: int, j: int, indices: bool, k: int) -> float:
+    """The label of class ``j`` in float64, where ``k`` is the class that an index names."""
+    return float((1.0 if j == k else 0.0) if indices else np.float64(t[row, j]))
+
+
+def label_loss(formula: Callable[..., Any], per_element: bool = False) -> Kernel[..., None]:
+    """Decorator for the loss of row ``i``, which also fills that row of ``out``; the kernel does all of them.
+
+    The sum is divided by the samples, of ``rows`` rows each, and ``per_element`` by the elements of a sample too.
+    """
+    of = inlined(formula)
+
+    def body(
+        part: int, parts: int, x: Array, t: Array, indices: bool, weights: Array, parameter: float,
+        out: Array | None, sums: Array,
+    ) -> None:  # fmt: skip
+        result = x if out is None else out
+        first, last = share(part, parts, x.shape[0], 1)
+        for i in range(first, last):
+            sums[i] = of(x, t, indices, weights, parameter, i, result)
+
+    one = variant(body, formula, f"{formula.__name__}_part")
+
+    def whole(
+        x: Array, t: Array, indices: bool, weights: Array, parameter: float, factor: float, numbers: Array,
+        status: Array, rows: int, out: Array | None, sums: Array, loss: Array, parts: int,
+    ) -> None:  # fmt: skip
+        fork_join(one, parts, (x, t, indices, weights, parameter, out, sums))
+        count = rows * x.shape[1] if per_element else 1
+        finish(sums, t, indices, numbers[SAMPLES] * count / factor, rows, numbers, status, loss)
+
+    return variant(whole, formula, formula.__name__, forks=True)
+
+
+def label_derivative(formula: Callable[..., None]) -> Kernel[..., None]:
+    """Decorator for the derivative of row ``i`` times ``scale`` (float64), into that row of ``out``."""
+    of = inlined(formula)
+
+    def body(
+        part: int, parts: int, p: Array, t: Array, indices: bool, weights: Array, parameter: float, factor: float,
+        numbers: Array, out: Array | None,
+    ) -> None:  # fmt: skip
+        result = p if out is None else out
+        first, last = share(part, parts, p.shape[0], 1)
+        scale = factor * numbers[LOSS_SCALE] / numbers[SAMPLES]
+        for i in range(first, last):
+            of(p, t, indices, weights, parameter, scale, i, result)
+
+    one = variant(body, formula, f"{formula.__name__}_part")
+
+    def whole(
+        p: Array, t: Array, indices: bool, weights: Array, parameter: float, factor: float, numbers: Array,
+        out: Array | None, parts: int,
+    ) -> None:  # fmt: skip
+        fork_join(one, parts, (p, t, indices, weights, parameter, factor, numbers, out))
+
+    return variant(whole, formula, formula.__name__, forks=True)

@@ -9,12 +9,14 @@ of a sample. A derivative is multiplied by the loss scale. ``factor`` is the wei
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nntrainer_py.tensor.kernels.compile import kernel
+from nntrainer_py.tensor.kernels.compile import Kernel, inlined, kernel, variant
 from nntrainer_py.tensor.kernels.fork_join import fork_join
 from nntrainer_py.tensor.kernels.shares import share
 
@@ -38,6 +40,40 @@ def gradient_scale(numbers: Array, factor: float) -> np.float32:
     return f32(factor * numbers[LOSS_SCALE] / numbers[SAMPLES])
 
 
+def element_loss(formula: Callable[[Any, Any, Any], Any], per_element: bool = True) -> Kernel[..., None]:
+    """Decorator for the loss of one element ``formula(y, t, parameter)``, in float64: the kernel of the mean loss.
+
+    The sum is divided by the samples, and ``per_element`` by the elements of a sample too.
+    """
+    of = inlined(formula)
+
+    def whole(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
+        for i in range(y.shape[0]):
+            value = 0.0
+            for j in range(y.shape[1]):
+                value += of(np.float64(y[i, j]), np.float64(t[i, j]), parameter)
+            sums[i] = value
+        total(sums, numbers[SAMPLES] * (y.shape[1] if per_element else 1) / factor, loss)
+
+    return variant(whole, formula, formula.__name__)
+
+
+def element_derivative(formula: Callable[[Any, Any, Any, Any], Any]) -> Kernel[..., None]:
+    """Decorator for ``formula(y, t, parameter, scale)``, times the weight: the kernel over flat arrays.
+
+    ``factor`` of the kernel has the elements of a sample in it where the loss is divided by them.
+    """
+    of = inlined(formula)
+
+    def whole(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
+        result = y if out is None else out
+        scale, limit = gradient_scale(numbers, factor), f32(parameter)
+        for i in range(y.size):
+            result[i] = of(y[i], t[i], limit, scale)
+
+    return variant(whole, formula, formula.__name__)
+
+
 @kernel()
 def mse_part(part: int, parts: int, y: Array, t: Array, sums: Array) -> None:
     """Sum of the squared differences of each row."""
@@ -59,119 +95,65 @@ def mse(
     total(sums, numbers[SAMPLES] * y.shape[1] / factor, loss)
 
 
-@kernel()
-def mse_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
-    """``2 (y - t) / S``; the arrays are flat, ``factor`` has the elements of a sample in it."""
-    if out is None:
-        result = y
-    else:
-        result = out
-    scale = f32(2.0) * gradient_scale(numbers, factor)
-    for i in range(y.size):
-        result[i] = (y[i] - t[i]) * scale
+@element_derivative
+def mse_derivative(y: Any, t: Any, parameter: Any, scale: Any) -> Any:
+    """``2 (y - t)``."""
+    return (y - t) * (f32(2.0) * scale)
 
 
-@kernel()
-def mae(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
-    """Mean of the absolute differences."""
-    for i in range(y.shape[0]):
-        value = 0.0
-        for j in range(y.shape[1]):
-            value += abs(np.float64(y[i, j]) - np.float64(t[i, j]))
-        sums[i] = value
-    total(sums, numbers[SAMPLES] * y.shape[1] / factor, loss)
+@element_loss
+def mae(y: Any, t: Any, parameter: Any) -> Any:
+    """The absolute difference."""
+    return abs(y - t)
 
 
-@kernel()
-def mae_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
-    """The sign of ``y - t``, zero where they are equal, over S."""
-    if out is None:
-        result = y
-    else:
-        result = out
-    scale = gradient_scale(numbers, factor)
-    for i in range(y.size):
-        d = y[i] - t[i]
-        step = f32(1.0) if d > f32(0.0) else (f32(-1.0) if d < f32(0.0) else d)
-        result[i] = step * scale
+@element_derivative
+def mae_derivative(y: Any, t: Any, parameter: Any, scale: Any) -> Any:
+    """The sign of ``y - t``, zero where they are equal."""
+    d = y - t
+    return (f32(1.0) if d > f32(0.0) else (f32(-1.0) if d < f32(0.0) else d)) * scale
 
 
-@kernel()
-def huber(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
-    """Mean of half the square up to a difference of ``parameter``, linear beyond."""
-    for i in range(y.shape[0]):
-        value = 0.0
-        for j in range(y.shape[1]):
-            d = abs(np.float64(y[i, j]) - np.float64(t[i, j]))
-            value += parameter * (d - 0.5 * parameter) if d > parameter else 0.5 * d * d
-        sums[i] = value
-    total(sums, numbers[SAMPLES] * y.shape[1] / factor, loss)
+@element_loss
+def huber(y: Any, t: Any, parameter: Any) -> Any:
+    """Half the squared difference up to a difference of ``parameter``, linear beyond."""
+    d = abs(y - t)
+    return parameter * (d - 0.5 * parameter) if d > parameter else 0.5 * d * d
 
 
-@kernel()
-def huber_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
-    """``y - t`` limited to +-``parameter``, over S."""
-    if out is None:
-        result = y
-    else:
-        result = out
-    scale, limit = gradient_scale(numbers, factor), f32(parameter)
-    for i in range(y.size):
-        d = y[i] - t[i]
-        result[i] = (limit if d > limit else (-limit if d < -limit else d)) * scale
+@element_derivative
+def huber_derivative(y: Any, t: Any, parameter: Any, scale: Any) -> Any:
+    """``y - t`` limited to +-``parameter``."""
+    d = y - t
+    return (parameter if d > parameter else (-parameter if d < -parameter else d)) * scale
 
 
-@kernel()
-def hinge(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
-    """Mean of ``max(0, 1 - t y)``; a label of 0 counts as -1."""
-    for i in range(y.shape[0]):
-        value = 0.0
-        for j in range(y.shape[1]):
-            label = np.float64(t[i, j])
-            margin = 1.0 - (-1.0 if label == 0.0 else label) * np.float64(y[i, j])
-            value += 0.0 if margin < 0.0 else margin
-        sums[i] = value
-    total(sums, numbers[SAMPLES] * y.shape[1] / factor, loss)
+@element_loss
+def hinge(y: Any, t: Any, parameter: Any) -> Any:
+    """``max(0, 1 - t y)``; a label of 0 counts as -1."""
+    margin = 1.0 - (-1.0 if t == 0.0 else t) * y
+    return 0.0 if margin < 0.0 else margin
 
 
-@kernel()
-def hinge_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
-    """``-t`` where the margin is not reached, over S."""
-    if out is None:
-        result = y
-    else:
-        result = out
-    scale = gradient_scale(numbers, factor)
-    for i in range(y.size):
-        label = f32(-1.0) if t[i] == f32(0.0) else t[i]
-        result[i] = f32(0.0) if f32(1.0) - label * y[i] <= f32(0.0) else -label * scale
+@element_derivative
+def hinge_derivative(y: Any, t: Any, parameter: Any, scale: Any) -> Any:
+    """``-t`` where the margin is not reached."""
+    label = f32(-1.0) if t == f32(0.0) else t
+    return f32(0.0) if f32(1.0) - label * y <= f32(0.0) else -label * scale
 
 
-@kernel()
-def kld(y: Array, t: Array, parameter: float, factor: float, numbers: Array, sums: Array, loss: Array) -> None:
-    """``sum(t ln(t / y))`` per sample; ``y`` below ``parameter`` counts as that; terms with t = 0 are zero."""
-    for i in range(y.shape[0]):
-        value = 0.0
-        for j in range(y.shape[1]):
-            label, given = np.float64(t[i, j]), np.float64(y[i, j])
-            p = parameter if given < parameter else given
-            if label != 0.0:
-                value += label * (math.log(label) - math.log(p))
-        sums[i] = value
-    total(sums, numbers[SAMPLES] / factor, loss)
+@partial(element_loss, per_element=False)
+def kld(y: Any, t: Any, parameter: Any) -> Any:
+    """``t ln(t / y)``; ``y`` below ``parameter`` counts as that; a term with t = 0 is zero."""
+    p = parameter if y < parameter else y
+    return t * (math.log(t) - math.log(p)) if t != 0.0 else 0.0
 
 
-@kernel()
-def kld_derivative(y: Array, t: Array, parameter: float, factor: float, numbers: Array, out: Array | None) -> None:
-    """``-t / y`` over the samples."""
-    if out is None:
-        result = y
-    else:
-        result = out
-    scale, least = gradient_scale(numbers, factor), f32(parameter)
-    for i in range(y.size):
-        p = least if y[i] < least else y[i]
-        result[i] = -t[i] / p * scale
+@element_derivative
+def kld_derivative(y: Any, t: Any, parameter: Any, scale: Any) -> Any:
+    """``-t / y``."""
+    p = parameter if y < parameter else y
+    return -t / p * scale
 
 
 @kernel()
