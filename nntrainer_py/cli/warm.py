@@ -148,7 +148,7 @@ def warm(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         raise UsageError("--dry-run needs --prune")
     tell_of_compiling(arguments.quiet or arguments.json)
-    from nntrainer_py.tensor.kernels.compile import cache_folders, use_only
+    from nntrainer_py.tensor.kernels.cache_location import cache_folders, use_only
     from nntrainer_py.tensor.kernels.precompile import missing, precompile
 
     folder = _folder(arguments.to)
@@ -179,7 +179,7 @@ def warm(arguments: argparse.Namespace) -> int:
 def _prune(arguments: argparse.Namespace) -> int:
     """Remove, or list, the folders of other versions: of ``--to``, or of every place where runs look for kernels."""
     from nntrainer_py.cli.prune import old_folders, remove
-    from nntrainer_py.tensor.kernels.compile import cache_bases, fingerprint
+    from nntrainer_py.tensor.kernels.cache_location import cache_bases, fingerprint
 
     if arguments.model is not None:
         raise UsageError("--prune compiles nothing: give no model with it")

@@ -13,7 +13,7 @@ import pytest
 from commands import command
 
 from nntrainer_py.cli import prune
-from nntrainer_py.tensor.kernels.compile import fingerprint
+from nntrainer_py.tensor.kernels.cache_location import fingerprint
 
 DAY = 86_400.0
 OLD = "kernels-0123456789abcdef0123"

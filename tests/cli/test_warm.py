@@ -9,8 +9,8 @@ import pytest
 
 from nntrainer_py.cli import warm
 from nntrainer_py.graph.description import load_text
-from nntrainer_py.tensor.kernels import compile as compiling
-from nntrainer_py.tensor.kernels import precompile
+from nntrainer_py.tensor.kernels import cache_location, precompile
+from nntrainer_py.tensor.kernels.compile import Kernel
 from nntrainer_py.training import compiled  # noqa: F401  # takes its names before a test replaces them
 
 MODEL = """
@@ -32,10 +32,10 @@ unit = 2
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo ``use_only`` after the test."""
-    monkeypatch.setattr(compiling, "_only", None)
+    monkeypatch.setattr(cache_location, "_only", None)
     yield
-    compiling._only = None
-    compiling.cache_folders.cache_clear()
+    cache_location._only = None
+    cache_location.cache_folders.cache_clear()
     precompile.announce_to(None)
 
 
@@ -46,7 +46,7 @@ def test_warm_to_a_folder_says_what_it_did(
     model.write_text(MODEL)
     given: list[object] = []
     monkeypatch.setattr(precompile, "precompile", lambda jobs, only: given.extend([len(jobs), only]))
-    monkeypatch.setattr(compiling.Kernel, "is_ready", lambda self, signature: bool(given))
+    monkeypatch.setattr(Kernel, "is_ready", lambda self, signature: bool(given))
     assert warm.main([str(model), "--to", str(tmp_path / "kernels"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["compiled"] == given[0] > 0
@@ -60,7 +60,7 @@ def test_what_could_not_be_compiled_is_an_error(
     model = tmp_path / "model.ini"
     model.write_text(MODEL)
     monkeypatch.setattr(precompile, "precompile", lambda jobs, only: None)
-    monkeypatch.setattr(compiling.Kernel, "is_ready", lambda self, signature: False)
+    monkeypatch.setattr(Kernel, "is_ready", lambda self, signature: False)
     assert warm.main([str(model)]) == 2
     assert "could not be compiled" in capsys.readouterr().err
 

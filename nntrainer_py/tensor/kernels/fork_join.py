@@ -14,7 +14,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from nntrainer_py.tensor.kernels.compile import intrinsic, kernel, start_threads
+from nntrainer_py.tensor.kernels.compile import intrinsic, kernel
+from nntrainer_py.tensor.kernels.threads import start_threads
 
 cgutils: Any = importlib.import_module("numba.core.cgutils")  # typed in some versions of Numba only
 

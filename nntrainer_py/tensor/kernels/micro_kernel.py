@@ -15,7 +15,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from nntrainer_py.tensor.kernels.compile import cpu, intrinsic
+from nntrainer_py.tensor.kernels.cache_location import cpu
+from nntrainer_py.tensor.kernels.compile import intrinsic
 
 cgutils: Any = importlib.import_module("numba.core.cgutils")  # typed in some versions of Numba only
 

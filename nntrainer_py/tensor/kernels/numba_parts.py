@@ -1,4 +1,4 @@
-"""The parts of Numba that `compile` builds on although they are not public: without one, kernels would still run, but
+"""The parts of Numba that `compile` and `cache` build on although they are not public: without one, kernels would still run, but
 slower, rounding in other ways on a first run than on later ones, or with memory of Numba's own.
 
 `require_parts` looks whether this Numba has them all, and works with them as the ones that were tried did.

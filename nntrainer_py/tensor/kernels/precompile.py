@@ -19,7 +19,8 @@ from typing import Any
 
 import numba
 
-from nntrainer_py.tensor.kernels.compile import KERNELS, Kernel, cache_folders, types, use_only
+from nntrainer_py.tensor.kernels.cache_location import cache_folders, use_only
+from nntrainer_py.tensor.kernels.compile import KERNELS, Kernel, types
 
 Job = tuple[Kernel[..., Any], tuple[Any, ...]]
 

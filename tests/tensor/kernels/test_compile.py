@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from nntrainer_py.tensor.kernels import cache_location, fork_join, threads
 from nntrainer_py.tensor.kernels import compile as compiler
-from nntrainer_py.tensor.kernels import fork_join, threads
 
 Array = npt.NDArray[np.float32]
 PACKAGE = Path(compiler.__file__).resolve().parents[2]
@@ -43,10 +43,38 @@ def probe(x: int) -> int:
     return helper(x) + 1
 """
 RUN = """
-from nntrainer_py.tensor.kernels import compile as c
+from nntrainer_py.tensor.kernels import cache_location as c
 from nntrainer_py.tensor.kernels.probe import probe
 value = probe(10)
 print(value, dict(probe.function.stats.cache_hits) != {}, c.cache_folders()[1])
+"""
+
+VARIANTS = """from __future__ import annotations
+
+from nntrainer_py.tensor.kernels.compile import inlined, variant
+
+
+def twice(formula):
+    of = inlined(formula)
+
+    def body(x: int) -> int:
+        return of(of(x))
+
+    return variant(body, formula, formula.__name__)
+
+
+@twice
+def plus(x):
+    return x + {term}
+
+
+@twice
+def times(x):
+    return x * 3
+"""
+RUN_VARIANTS = """
+from nntrainer_py.tensor.kernels.variants import plus, times
+print(plus(10), times(10), *(bool(made.function.stats.cache_hits) for made in (plus, times)))
 """
 
 
@@ -57,7 +85,7 @@ def fill(folder):
     for name in ("__init__.py", "version.py", "errors.py", "tensor/__init__.py", "tensor/kernels/__init__.py"):
         source, target = PACKAGE / name, folder / "site" / "nntrainer_py" / name
         target.write_text("" if source.name == "__init__.py" else source.read_text())
-    for name in ("compile.py", "numba_parts.py"):
+    for name in ("cache.py", "cache_location.py", "compile.py", "numba_parts.py", "threads.py"):
         shutil.copy(PACKAGE / "tensor" / "kernels" / name, kernels)
     (kernels / "probe.py").write_text(USER)
     (kernels / "probe_helper.py").write_text(HELPER.format(factor=2))
@@ -87,6 +115,15 @@ def test_u059_an_edit_in_another_file_is_seen(copy, tmp_path):
     assert run(copy, **chosen)[:2] == ["21", "True"]
     (copy / "probe_helper.py").write_text(HELPER.format(factor=3))
     assert run(copy, **chosen)[:2] == ["31", "False"]
+
+
+def test_variants_of_one_body_do_not_load_each_others_code(copy, tmp_path):
+    chosen = {"NNTRAINER_CACHE_DIR": str(tmp_path / "cache")}
+    (copy / "variants.py").write_text(VARIANTS.format(term=2))
+    assert run(copy, RUN_VARIANTS, **chosen) == ["14", "90", "False", "False"]
+    assert run(copy, RUN_VARIANTS, **chosen) == ["14", "90", "True", "True"]
+    (copy / "variants.py").write_text(VARIANTS.format(term=3))
+    assert run(copy, RUN_VARIANTS, **chosen) == ["16", "90", "False", "False"]
 
 
 def test_beside_the_package_when_nothing_is_said(copy, tmp_path):
@@ -200,7 +237,7 @@ def test_a_warmed_cache_that_cannot_be_written_is_used(copy, tmp_path):
     folder = Path(run(copy, HOME=str(tmp_path))[2])
     code = f"""
 import tempfile, os
-from nntrainer_py.tensor.kernels import compile as c
+from nntrainer_py.tensor.kernels import cache_location as c
 original = c._writable
 c._writable = lambda folder: "__pycache__" not in str(folder) and original(folder)
 {RUN}
@@ -236,9 +273,9 @@ def test_the_programs_own_numba_settings_are_left_alone(copy, tmp_path):
 
 
 def test_fingerprint_depends_on_the_processor(monkeypatch):
-    before = compiler.fingerprint()
-    monkeypatch.setattr(compiler, "cpu", lambda: ("another", "+feature"))
-    assert compiler.fingerprint.__wrapped__() != before
+    before = cache_location.fingerprint()
+    monkeypatch.setattr(cache_location, "cpu", lambda: ("another", "+feature"))
+    assert cache_location.fingerprint.__wrapped__() != before
 
 
 def test_local_functions_are_refused():

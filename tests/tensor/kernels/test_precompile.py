@@ -21,7 +21,7 @@ PROBE = """
 import sys
 from pathlib import Path
 import numpy as np
-from nntrainer_py.tensor.kernels.compile import use_only
+from nntrainer_py.tensor.kernels.cache_location import use_only
 folder = Path(sys.argv[1])
 use_only(folder)
 from nntrainer_py.tensor.kernels import elementwise, precompile
