@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nntrainer_py.tensor.kernels.compile import kernel
 from nntrainer_py.tensor.kernels.exponential import fma
 from nntrainer_py.tensor.kernels.fork_join import fork_join
+from nntrainer_py.tensor.kernels.shares import share
 
 Array = npt.NDArray[np.float32]
 f4 = np.float32
@@ -20,20 +21,13 @@ f4 = np.float32
 
 @kernel()
 def normalize_relu_part(
-    part: int,
-    parts: int,
-    x: Array,
-    addend: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    beta: Array,
-    epsilon: float,
-    out: Array,
-) -> None:
+    part: int, parts: int, x: Array, addend: Array, mean: Array, variance: Array, gamma: Array, beta: Array,
+    epsilon: float, out: Array,
+) -> None:  # fmt: skip
     """out = max(scale * (x - mean) + beta + addend, 0); an ``addend`` of no elements is left out."""
-    outer, channels, inner = x.shape
-    for c in range(part * channels // parts, (part + 1) * channels // parts):
+    start, stop = share(part, parts, mean.size, 1)
+    outer, _, inner = x.shape
+    for c in range(start, stop):
         scale = f4(gamma[c] / np.sqrt(np.float64(variance[c]) + epsilon))
         m, b = mean[c], beta[c]
         if addend.size:
@@ -50,37 +44,22 @@ def normalize_relu_part(
 
 @kernel(forks=True)
 def normalize_relu(
-    x: Array,
-    addend: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    beta: Array,
-    epsilon: float,
-    out: Array,
+    x: Array, addend: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, out: Array,
     parts: int,
-) -> None:
+) -> None:  # fmt: skip
     """All parts of ``normalize_relu_part``, on as many threads."""
     fork_join(normalize_relu_part, parts, (x, addend, mean, variance, gamma, beta, epsilon, out))
 
 
 @kernel()
 def relu_sums_part(
-    part: int,
-    parts: int,
-    x: Array,
-    g: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    beta: Array,
-    epsilon: float,
-    dgamma: Array,
-    dbeta: Array,
-) -> None:
+    part: int, parts: int, x: Array, g: Array, mean: Array, variance: Array, gamma: Array, beta: Array,
+    epsilon: float, dgamma: Array, dbeta: Array,
+) -> None:  # fmt: skip
     """dbeta = sum g, dgamma = sum g * (x - mean) / sqrt(variance + epsilon), over what relu let through."""
-    outer, channels, inner = x.shape
-    for c in range(part * channels // parts, (part + 1) * channels // parts):
+    start, stop = share(part, parts, mean.size, 1)
+    outer, _, inner = x.shape
+    for c in range(start, stop):
         inverse = 1.0 / np.sqrt(np.float64(variance[c]) + epsilon)
         scale = f4(gamma[c] / np.sqrt(np.float64(variance[c]) + epsilon))
         m, b = mean[c], beta[c]
@@ -101,40 +80,23 @@ def relu_sums_part(
 
 @kernel(forks=True)
 def relu_sums(
-    x: Array,
-    g: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    beta: Array,
-    epsilon: float,
-    dgamma: Array,
-    dbeta: Array,
-    parts: int,
-) -> None:
+    x: Array, g: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, dgamma: Array,
+    dbeta: Array, parts: int,
+) -> None:  # fmt: skip
     """All parts of ``relu_sums_part``, on as many threads."""
     fork_join(relu_sums_part, parts, (x, g, mean, variance, gamma, beta, epsilon, dgamma, dbeta))
 
 
 @kernel()
 def relu_derivative_part(
-    part: int,
-    parts: int,
-    x: Array,
-    g: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    beta: Array,
-    epsilon: float,
-    dgamma: Array,
-    dbeta: Array,
-    out: Array,
-) -> None:
+    part: int, parts: int, x: Array, g: Array, mean: Array, variance: Array, gamma: Array, beta: Array,
+    epsilon: float, dgamma: Array, dbeta: Array, out: Array,
+) -> None:  # fmt: skip
     """out = gamma / s * (g' - dbeta / count - (x - mean) / s * dgamma / count), g' = g or 0 as relu let through."""
-    outer, channels, inner = x.shape
+    start, stop = share(part, parts, mean.size, 1)
+    outer, _, inner = x.shape
     count = outer * inner
-    for c in range(part * channels // parts, (part + 1) * channels // parts):
+    for c in range(start, stop):
         inverse = 1.0 / np.sqrt(np.float64(variance[c]) + epsilon)
         scale = f4(gamma[c] / np.sqrt(np.float64(variance[c]) + epsilon))
         level = f4(dbeta[c] / count)
@@ -158,17 +120,8 @@ def relu_derivative_part(
 
 @kernel(forks=True)
 def relu_derivative(
-    x: Array,
-    g: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    beta: Array,
-    epsilon: float,
-    dgamma: Array,
-    dbeta: Array,
-    out: Array,
-    parts: int,
-) -> None:
+    x: Array, g: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, dgamma: Array,
+    dbeta: Array, out: Array, parts: int,
+) -> None:  # fmt: skip
     """All parts of ``relu_derivative_part``, on as many threads."""
     fork_join(relu_derivative_part, parts, (x, g, mean, variance, gamma, beta, epsilon, dgamma, dbeta, out))

@@ -104,17 +104,9 @@ def normalize(
 
 @kernel()
 def column_normalize_part(
-    x: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    beta: Array,
-    epsilon: float,
-    out: Array,
-    scale: Array,
-    start: int,
-    stop: int,
-) -> None:
+    x: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, out: Array, scale: Array,
+    start: int, stop: int,
+) -> None:  # fmt: skip
     """The same for inner = 1; ``scale[channel]`` is work space."""
     for c in range(start, stop):
         scale[c] = f4(gamma[c] / np.sqrt(np.float64(variance[c]) + epsilon))
@@ -155,17 +147,9 @@ def sums(
 
 @kernel()
 def column_sums_part(
-    x: Array,
-    g: Array,
-    mean: Array,
-    variance: Array,
-    epsilon: float,
-    dgamma: Array,
-    dbeta: Array,
-    work: Any,
-    start: int,
-    stop: int,
-) -> None:
+    x: Array, g: Array, mean: Array, variance: Array, epsilon: float, dgamma: Array, dbeta: Array, work: Any,
+    start: int, stop: int,
+) -> None:  # fmt: skip
     """The same for inner = 1."""
     for c in range(start, stop):
         work[0, c] = 0.0
@@ -181,18 +165,9 @@ def column_sums_part(
 
 @kernel()
 def derivative_part(
-    part: int,
-    parts: int,
-    x: Array,
-    g: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    dgamma: Array,
-    dbeta: Array,
-    epsilon: float,
-    out: Array,
-) -> None:
+    part: int, parts: int, x: Array, g: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array,
+    dbeta: Array, epsilon: float, out: Array,
+) -> None:  # fmt: skip
     start, stop = share(part, parts, mean.size, 1)
     outer, _, inner = x.shape
     count = outer * inner
@@ -210,36 +185,18 @@ def derivative_part(
 
 @kernel(forks=True)
 def derivative(
-    x: Array,
-    g: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    dgamma: Array,
-    dbeta: Array,
-    epsilon: float,
-    out: Array,
-    parts: int,
-) -> None:
+    x: Array, g: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array, dbeta: Array, epsilon: float,
+    out: Array, parts: int,
+) -> None:  # fmt: skip
     """out = gamma / s * (g - dbeta / count - (x - mean) / s * dgamma / count), s = sqrt(variance + epsilon)."""
     fork_join(derivative_part, parts, (x, g, mean, variance, gamma, dgamma, dbeta, epsilon, out))
 
 
 @kernel()
 def column_derivative_part(
-    x: Array,
-    g: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    dgamma: Array,
-    dbeta: Array,
-    epsilon: float,
-    out: Array,
-    work: Any,
-    start: int,
-    stop: int,
-) -> None:
+    x: Array, g: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array, dbeta: Array, epsilon: float,
+    out: Array, work: Any, start: int, stop: int,
+) -> None:  # fmt: skip
     """The same for inner = 1."""
     outer = x.shape[0]
     for c in range(start, stop):

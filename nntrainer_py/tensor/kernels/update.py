@@ -218,22 +218,10 @@ def lion(
 
 @kernel()
 def lamb_moments(
-    w: Array,
-    g: Array,
-    m: Array,
-    v: Array,
-    scale: np.float32,
-    decay: np.float32,
-    weight_decay: np.float32,
-    b1: np.float32,
-    b2: np.float32,
-    c1: np.float32,
-    c2: np.float32,
-    rate: np.float32,
-    root: np.float32,
-    epsilon: np.float32,
-    norms: Array,
-) -> None:
+    w: Array, g: Array, m: Array, v: Array, scale: np.float32, decay: np.float32, weight_decay: np.float32,
+    b1: np.float32, b2: np.float32, c1: np.float32, c2: np.float32, rate: np.float32, root: np.float32,
+    epsilon: np.float32, norms: Array,
+) -> None:  # fmt: skip
     """Moments, and in ``norms`` the sums of squares of ``w`` and of the step (see `lamb_step`)."""
     weights, steps = 0.0, 0.0
     for i in range(w.size):
@@ -250,15 +238,9 @@ def lamb_moments(
 
 @kernel()
 def lamb_step(
-    w: Array,
-    m: Array,
-    v: Array,
-    weight_decay: np.float32,
-    rate: np.float32,
-    root: np.float32,
-    epsilon: np.float32,
+    w: Array, m: Array, v: Array, weight_decay: np.float32, rate: np.float32, root: np.float32, epsilon: np.float32,
     trust: np.float32,
-) -> None:
+) -> None:  # fmt: skip
     """``w -= trust * (rate * m / (root * sqrt(v) + epsilon) + weight_decay * w)``."""
     for i in range(w.size):
         w[i] -= trust * (rate * m[i] / (root * np.sqrt(v[i]) + epsilon) + weight_decay * w[i])
@@ -266,20 +248,9 @@ def lamb_step(
 
 @kernel()
 def lamb(
-    w: Array,
-    g: Array,
-    m: Array,
-    v: Array,
-    scale: Array,
-    decay: float,
-    b1: float,
-    b2: float,
-    epsilon: float,
-    weight_decay: float,
-    numbers: Array,
-    counters: Array,
-    norms: Array,
-) -> None:
+    w: Array, g: Array, m: Array, v: Array, scale: Array, decay: float, b1: float, b2: float, epsilon: float,
+    weight_decay: float, numbers: Array, counters: Array, norms: Array,
+) -> None:  # fmt: skip
     """Update of one weight; ``norms`` is float64 work space (chunks, 2), so that threads add alike."""
     factor, decline, linear = gradient_factor(scale, numbers), f32(decay), f32(weight_decay)
     first, second = corrections(b1, b2, counters)
@@ -289,22 +260,9 @@ def lamb(
     for part in range(norms.shape[0]):
         a, b = part * CHUNK, (part + 1) * CHUNK
         lamb_moments(
-            w[a:b],
-            g[a:b],
-            m[a:b],
-            v[a:b],
-            factor,
-            decline,
-            linear,
-            beta1,
-            beta2,
-            rest1,
-            rest2,
-            rate,
-            root,
-            least,
+            w[a:b], g[a:b], m[a:b], v[a:b], factor, decline, linear, beta1, beta2, rest1, rest2, rate, root, least,
             norms[part],
-        )
+        )  # fmt: skip
     trust = lamb_trust(norms, numbers[LEARNING_RATE])
     for part in range(norms.shape[0]):
         a, b = part * CHUNK, (part + 1) * CHUNK
