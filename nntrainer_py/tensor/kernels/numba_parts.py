@@ -1,5 +1,7 @@
-"""The parts of Numba that `compile` and `cache` build on although they are not public: without one, kernels would still run, but
-slower, rounding in other ways on a first run than on later ones, or with memory of Numba's own.
+"""The parts of Numba that `compile` and `cache` build on although they are not public.
+
+Without one, kernels would still run, but slower, rounding in other ways on a first run than on later ones, or with
+memory of Numba's own.
 
 `require_parts` looks whether this Numba has them all, and works with them as the ones that were tried did.
 """
@@ -39,6 +41,10 @@ def missing_parts() -> list[str]:
         "types.Dispatcher.get_call_type": callable(_part(types, "Dispatcher.get_call_type")),
         "caching.FunctionCache._impl_class": _part(caching, "FunctionCache._impl_class") is not None
         and _uses(_part(caching, "FunctionCache"), "__init__", "_impl_class"),
+        "caching.FunctionCache._index_key": all(
+            _uses(_part(caching, "FunctionCache"), method, "_index_key")
+            for method in ("_load_overload", "_save_overload")
+        ),
     }
     return [name for name, there in parts.items() if not there]
 

@@ -45,6 +45,10 @@ def without_cache_class(patch: Patch) -> None:
         patch.setattr(caching.FunctionCache, "_impl_class", None)
 
 
+def without_key(patch: Patch) -> None:
+    patch.setattr(caching.FunctionCache, "_save_overload", lambda self, sig, data: self._cache_file.save(sig, data))
+
+
 @pytest.mark.parametrize(
     ("remove", "part"),
     [
@@ -54,6 +58,7 @@ def without_cache_class(patch: Patch) -> None:
         (without_option, "_nrt"),
         (without_call_type, "get_call_type"),
         (without_cache_class, "_impl_class"),
+        (without_key, "_index_key"),
     ],
 )
 def test_each_part_is_missed(monkeypatch: Patch, remove: Callable[[Patch], None], part: str) -> None:
