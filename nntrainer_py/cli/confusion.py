@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from nntrainer_py.data.loader import BatchLoader
     from nntrainer_py.model import Model
@@ -34,21 +32,12 @@ def class_names(model: Model, count: int) -> tuple[str, ...]:
 def class_report(model: Model, loader: BatchLoader) -> ClassReport | None:
     """Confusions over one pass; None for a model that does not choose between classes."""
     from nntrainer_py.training import evaluation
-    from nntrainer_py.training.metrics import ClassReport
 
     count = class_count(model, loader.batch_size)
     if count is None:
         return None
-    names = class_names(model, count)
     loader.seek(0)
     try:
-        if model.lowered("evaluate", loader.batch_size).outputs[0].size > loader.batch_size:
-            return evaluation.evaluate_classes(model.compiled, loader, names=names)[1]
-        # one number a sample, the probability of the second of two classes
-        predictions, labels, _ = evaluation.predict_batches(model.compiled, loader)
+        return evaluation.evaluate_classes(model.compiled, loader, names=class_names(model, count))[1]
     finally:
         loader.close()
-    report = ClassReport(2, (1,), names)
-    second = predictions[0].reshape(-1, 1)
-    report.add(np.concatenate([1 - second, second], axis=1), (labels[0].reshape(-1) > 0.5).astype(np.int64))
-    return report

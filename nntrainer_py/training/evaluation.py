@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nntrainer_py.data.loader import Batch, BatchLoader
 from nntrainer_py.errors import DataError, NumericalError
+from nntrainer_py.graph import figures
 from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.diagnosis import data_fault, find_origin
@@ -70,27 +70,6 @@ def evaluate_batches(compiled: Compiled, loader: BatchLoader, on_batch: OnBatch 
 
 
 @_alone
-def predict_batches(
-    compiled: Compiled, loader: BatchLoader, on_batch: OnBatch | None = None
-) -> tuple[list[NDArray[Any]], list[NDArray[Any]], dict[str, float]]:
-    """One pass that also keeps what the losses compare: predictions, labels, and the same figures.
-
-    Predictions are arrays (samples, channel, height, width), one for each loss; labels are in the order of the data.
-    """
-    predictions: list[list[NDArray[Any]]] = []
-    labels: list[list[NDArray[Any]]] = []
-    tally: Tally | None = None
-    for program, batch in _passes(compiled, loader, on_batch):
-        tally = tally or Tally(program.lowered)
-        tally.add(program, batch.count, batch.count)
-        predictions.append([array.copy() for array in program.outputs])
-        labels.append([array[: batch.count].copy() for array in batch.labels])
-    if tally is None:
-        raise loader.dataset.error("there is no sample to evaluate")
-    return _joined(predictions), _joined(labels), {"loss": tally.loss, **tally.metrics}
-
-
-@_alone
 def evaluate_classes(
     compiled: Compiled,
     loader: BatchLoader,
@@ -101,15 +80,20 @@ def evaluate_classes(
 ) -> tuple[dict[str, float], ClassReport]:
     """One pass that also counts the confusions between the classes of the first output; keeps no prediction.
 
+    A single number is the probability of the second of two classes.
+
     Raises:
-        UsageError: the first output is no row of at least two scores.
+        UsageError: the first output is no row of at least two scores, and no such number.
     """
     tally: Tally | None = None
     report: ClassReport | None = None
     for program, batch in _passes(compiled, loader, on_batch):
         if tally is None or report is None:
             tally = Tally(program.lowered)
-            report = ClassReport(program.outputs[0][0].size, top, names)
+            classes = program.outputs[0][0].size
+            if classes == 1 and figures.CORRECT in program.metrics:
+                classes = 2
+            report = ClassReport(classes, top, names)
         tally.add(program, batch.count, batch.count)
         report.add(program.outputs[0], batch.labels[0][: batch.count])
     if tally is None or report is None:
@@ -135,10 +119,6 @@ def _passes(
             yield program, piece
         if on_batch is not None:
             on_batch(number)
-
-
-def _joined(parts: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
-    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
 
 def _where(compiled: Compiled, loader: BatchLoader, batch: Batch) -> str:

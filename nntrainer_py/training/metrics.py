@@ -14,8 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from nntrainer_py.errors import UsageError
 
-Counts = NDArray[np.int64]
+Counts = NDArray[np.signedinteger[Any]]
 Float64 = NDArray[np.float64]
+
+#: classes of which `ClassReport.as_record` gives the whole matrix; of more only the cells that are not zero
+MOST_ROWS = 60
+_PIECE = 1 << 16  # scores that are looked at together, so that a large batch of many classes takes no large arrays
 
 
 def classes_of(values: ArrayLike) -> NDArray[np.int64]:
@@ -67,7 +71,9 @@ def precision_recall_f1(confusion: Counts) -> ClassFigures:
     """``precision = hits / predicted``, ``recall = hits / present``, ``f1 = 2 * hits / (predicted + present)``."""
     hits = np.diag(confusion).astype(np.float64)
     predicted, present = confusion.sum(axis=0), confusion.sum(axis=1)
-    return ClassFigures(_share(hits, predicted), _share(hits, present), _share(2 * hits, predicted + present), present)
+    return ClassFigures(
+        _share(hits, predicted), _share(hits, present), _share(2 * hits, predicted + present), present.astype(np.int64)
+    )
 
 
 def mean_absolute_error(predictions: ArrayLike, targets: ArrayLike) -> float:
@@ -92,25 +98,42 @@ class ClassReport:
         classes: how many there are.
         top: the k of which top-k accuracies are wanted; those above ``classes`` are left out.
         names: of the classes, in index order.
+
+    Attributes:
+        confusion: counts (classes, classes), true by predicted; integers just wide enough for the samples so far.
+        samples: so far.
     """
 
     def __init__(self, classes: int, top: Sequence[int] = (1, 5), names: Sequence[str] | None = None) -> None:
         if classes < 2:
             raise UsageError(f"a report on classes needs at least 2 of them, the model has {classes}")
-        self.confusion: Counts = np.zeros((classes, classes), np.int64)
+        self.confusion: Counts = np.zeros((classes, classes), np.int8)
         self.names = tuple(names) if names is not None else tuple(map(str, range(classes)))
         self._hits = {k: 0 for k in top if k <= classes}
         self.samples = 0
 
     def add(self, scores: ArrayLike, labels: ArrayLike) -> None:
-        """A batch: scores (samples, classes), labels as rows or indices."""
-        rows = _rows(scores)
-        wanted = classes_of(labels)
-        self.confusion += confusion_matrix(rows, wanted, len(self.confusion))
+        """A batch: scores (samples, classes), labels as rows or indices.
+
+        With two classes scores may also be (samples, 1), the probability of the second one, and labels the same: it is
+        the second one above 0.5.
+        """
+        rows, wanted = _rows(scores), _rows(labels)
+        single = rows.shape[1] == 1
+        wanted = (wanted[:, 0] > 0.5).astype(np.int64) if single else classes_of(wanted)
+        self.samples += len(rows)
+        counts = np.promote_types(self.confusion.dtype, np.min_scalar_type(-self.samples - 1))
+        self.confusion = self.confusion.astype(counts, copy=False)
+        step = max(1, _PIECE // rows.shape[1])
+        for first in range(0, len(rows), step):
+            piece, true = rows[first : first + step], wanted[first : first + step]
+            self._add(np.concatenate([1 - piece, piece], axis=1) if single else piece, true)
+
+    def _add(self, rows: NDArray[Any], wanted: NDArray[np.int64]) -> None:
+        np.add.at(self.confusion, (wanted, rows.argmax(axis=1)), 1)
         ranks = _ranks(rows, wanted)
         for k in self._hits:
             self._hits[k] += int((ranks < k).sum())
-        self.samples += len(rows)
 
     @property
     def accuracy(self) -> float:
@@ -128,7 +151,11 @@ class ClassReport:
         return precision_recall_f1(self.confusion)
 
     def as_record(self) -> dict[str, Any]:
-        """Plain values for JSON: accuracy, top-k, macro averages (over classes that are there), the matrix."""
+        """Plain values for JSON: accuracy, top-k, macro averages (over classes that are there), the matrix.
+
+        ``confusion`` are its rows, or, of more than `MOST_ROWS` classes, lists ``true``, ``predicted`` and ``count`` of
+        the cells that are not zero.
+        """
         figures = self.figures
         present = (self.confusion.sum(axis=0) + self.confusion.sum(axis=1)) > 0
         macro = {
@@ -150,8 +177,13 @@ class ClassReport:
                 }
                 for index, name in enumerate(self.names)
             ],
-            "confusion": self.confusion.tolist(),
+            "confusion": self.confusion.tolist() if len(self.confusion) <= MOST_ROWS else self._cells(),
         }
+
+    def _cells(self) -> dict[str, list[int]]:
+        true, predicted = self.confusion.nonzero()
+        count = self.confusion[true, predicted]
+        return {"true": true.tolist(), "predicted": predicted.tolist(), "count": count.tolist()}
 
 
 def _rows(values: ArrayLike) -> NDArray[Any]:

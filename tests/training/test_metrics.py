@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn import metrics as sk
@@ -10,8 +12,10 @@ from small_models import CLASSES, classifier, data
 from nntrainer_py.data.arrays import ArrayDataset
 from nntrainer_py.data.loader import BatchLoader
 from nntrainer_py.errors import UsageError
+from nntrainer_py.graph.description import load_text
+from nntrainer_py.model import Model
 from nntrainer_py.training import metrics
-from nntrainer_py.training.evaluation import evaluate_classes, predict_batches
+from nntrainer_py.training.evaluation import evaluate_classes
 
 
 @pytest.fixture
@@ -78,7 +82,62 @@ def test_report_over_batches_is_that_of_all_samples():
     record = report.as_record()
     assert [row["name"] for row in record["classes"]] == ["a", "b", "c"]
     assert record["macro"]["f1"] == pytest.approx(sk.f1_score(y, probabilities.argmax(axis=1), average="macro"))
-    predictions, labels, again = predict_batches(model.compiled, BatchLoader(dataset, 8))
-    np.testing.assert_array_equal(predictions[0].reshape(37, CLASSES), probabilities)
-    np.testing.assert_array_equal(labels[0].reshape(37, CLASSES), np.eye(CLASSES)[y])
-    assert again == found
+
+
+def test_a_report_takes_little_memory_whatever_the_number_of_samples_and_classes():
+    """Neither predictions are kept nor tables of a whole batch made: 1000 classes take a byte a cell at first."""
+    random = np.random.default_rng(2)
+    scores, labels = random.random((3000, 1000), np.float32), random.integers(0, 1000, 3000)
+    tracemalloc.start()
+    try:
+        report = metrics.ClassReport(1000)
+        report.add(scores, labels)
+        report.add(scores, labels)
+        assert tracemalloc.get_traced_memory()[1] < 6 << 20
+    finally:
+        tracemalloc.stop()
+    wanted = 2 * metrics.confusion_matrix(scores, labels, 1000)
+    np.testing.assert_array_equal(report.confusion, wanted)
+    assert report.top == {k: metrics.top_k_accuracy(scores, labels, k) for k in (1, 5)}
+    cells = report.as_record()["confusion"]
+    found = np.zeros((1000, 1000), int)
+    found[cells["true"], cells["predicted"]] = cells["count"]
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_counts_widen_with_the_samples():
+    report = metrics.ClassReport(2)
+    for count in (127, 1, 40_000):
+        report.add(np.tile(np.float32([0, 1]), (count, 1)), np.ones(count, int))
+    np.testing.assert_array_equal(report.confusion, [[0, 0], [0, 40_128]])
+    assert (report.accuracy, report.figures.support.tolist()) == (1.0, [0, 40_128])
+
+
+def test_one_probability_is_that_of_the_second_class():
+    random = np.random.default_rng(3)
+    scores, labels = random.random((200, 1), np.float32), random.integers(0, 2, (200, 1)).astype(np.float32)
+    report = metrics.ClassReport(2)
+    report.add(scores, labels)
+    np.testing.assert_array_equal(report.confusion, sk.confusion_matrix(labels[:, 0], scores[:, 0] > 0.5))
+    assert report.top == {1: report.accuracy}
+
+
+def test_the_class_report_of_one_output_keeps_no_prediction():
+    count = 400_000
+    x = np.random.default_rng(4).random((count, 1), np.float32)
+    y = (x > 0.25).astype(np.float32)
+    text = "[Model]\nloss = cross\nbatch_size = 2000\n[in]\ntype = input\ninput_shape = 1:1:1\n"
+    model = Model(load_text(f"{text}[fc]\ntype = fully_connected\nunit = 1\nactivation = sigmoid\n"))
+    dataset = ArrayDataset(x, y)
+    model.bind(dataset)
+    loader = BatchLoader(dataset, 2000, buffer_size=0)
+    evaluate_classes(model.compiled, loader)
+    tracemalloc.start()
+    try:
+        found, report = evaluate_classes(model.compiled, loader)
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    finally:
+        tracemalloc.stop()
+    assert report.confusion.sum() == count
+    assert report.accuracy == pytest.approx(found["accuracy"])
+    np.testing.assert_array_equal(report.confusion.sum(axis=1), [(y == 0).sum(), (y == 1).sum()])
