@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 from nntrainer_py.errors import DataError, MissingExtraError, printable
 
 if TYPE_CHECKING:
+    from nntrainer_py.cli.confusion import Confusions
     from nntrainer_py.training.history import EpochRow
+
+#: inches; a picture of this size takes some 7 MiB while it is drawn
+_LARGEST = 12.0
 
 Points = list[tuple[float, float]]
 Panel = tuple[str, list[tuple[str, Points]]]
@@ -59,26 +63,39 @@ def draw_curves(rows: Sequence[EpochRow], path: Path, title: str) -> None:
     _save(figure, path)
 
 
-def draw_confusion(names: Sequence[str], counts: Any, path: Path) -> None:
-    """The matrix (true, predicted) as shades of blue, with its numbers where there is room."""
-    count = len(names)
-    shown = [printable(name) for name in names]
-    size = min(max(4.0, 0.45 * count + 2), 24.0)
+def draw_confusion(found: Confusions, path: Path) -> None:
+    """The matrix (true, predicted) as shades of blue, with its numbers where there is room.
+
+    Of many classes groups of neighbours are drawn.
+    """
+    groups = found.groups()
+    drawn = found.table(groups)
+    shown = [printable(found.names[group.start]) for group in groups]
+    title = f"validation: {100 * found.right:.2f} % right"
+    if len(groups) < len(found.names):
+        title += f"\n{len(found.names)} classes in {len(groups)} groups, each named after its first"
+    count = len(drawn)
+    size = min(max(4.0, 0.45 * count + 2), _LARGEST)
     figure = _figure(size, size)
     axes = figure.subplots()
-    axes.imshow(counts, cmap="Blues")
-    if count <= 60:
-        axes.set_xticks(range(count), shown, rotation=90, parse_math=False)
-        axes.set_yticks(range(count), shown, parse_math=False)
+    axes.pcolormesh(drawn, cmap="Blues")  # less memory than an image, which is resampled
+    axes.set_aspect("equal")
+    axes.invert_yaxis()
+    middles = [place + 0.5 for place in range(count)]
+    small = {"fontsize": 6} if count > 30 else {}
+    axes.set_xticks(middles, shown, rotation=90, parse_math=False, **small)
+    axes.set_yticks(middles, shown, parse_math=False, **small)
     axes.set_xlabel("predicted")
     axes.set_ylabel("true")
     if count <= 40:
-        limit = counts.max() / 2
-        for true, taken in zip(*counts.nonzero(), strict=True):
-            colour = "white" if counts[true, taken] > limit else "black"
-            axes.text(taken, true, str(counts[true, taken]), ha="center", va="center", fontsize=8, color=colour)
-    right = counts.trace() / max(int(counts.sum()), 1)
-    axes.set_title(f"validation: {100 * right:.2f} % right")
+        limit = drawn.max() / 2
+        for true, taken in zip(*drawn.nonzero(), strict=True):
+            colour = "white" if drawn[true, taken] > limit else "black"
+            place = (taken + 0.5, true + 0.5)
+            axes.text(
+                *place, str(drawn[true, taken]), ha="center", va="center", color=colour, **small or {"fontsize": 8}
+            )
+    axes.set_title(title)
     _save(figure, path)
 
 

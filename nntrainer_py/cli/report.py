@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -18,9 +18,11 @@ from nntrainer_py.cli.quantities import amount, duration, figure, shape
 from nntrainer_py.errors import DataError, UsageError, counted, printable
 
 if TYPE_CHECKING:
+    from nntrainer_py.cli.confusion import Confusions
     from nntrainer_py.cli.layout import Layout
     from nntrainer_py.training.history import History
 
+_WORST = 20  # pairs of classes that are listed when there are too many for the whole matrix
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --paper: #fff; --soft: #66707f; --rule: #d9dee6; --one: #1f5fbf;
   --two: #d2691e; --three: #2e8b57; }
@@ -59,10 +61,12 @@ class RunFiles:
     evaluation: dict[str, Any] | None
     description: str
     cost: StepCost | None = None
+    confusions: Confusions | None = None
 
     @classmethod
     def read(cls, path: Path) -> RunFiles:
         """Read a folder. UsageError when it is no run, DataError for a file that is damaged."""
+        from nntrainer_py.cli.confusion import Confusions
         from nntrainer_py.cli.layout import Layout
         from nntrainer_py.training.history import History
 
@@ -72,14 +76,16 @@ class RunFiles:
         if result is None:
             raise UsageError(f"{printable(str(path))} is no finished run: it has no {files.RESULT}")
         lines = _text(path / files.HISTORY_LINES).splitlines()
-        layout = _json(path / files.LAYOUT)
+        layout, evaluation = _json(path / files.LAYOUT), _json(path / files.EVALUATION)
         try:
             history = History.of_records([json.loads(line) for line in lines if line.strip()])
+            confusions = None if evaluation is None else Confusions.of_record(evaluation)
+            if evaluation is not None:
+                del evaluation["confusion"]  # lists of numbers take much room
             cost = (result.get("memory") or {}).get("cost")
             return cls(
                 path, result, history, None if layout is None else Layout.of_record(layout),
-                _json(path / files.EVALUATION), _text(path / files.DESCRIPTION),
-                None if cost is None else StepCost(**cost),
+                evaluation, _text(path / files.DESCRIPTION), None if cost is None else StepCost(**cost), confusions,
             )  # fmt: skip
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"{printable(str(path))}: the files of the run cannot be read: {error}") from None
@@ -109,7 +115,8 @@ def report(arguments: argparse.Namespace) -> int:
 
     found = RunFiles.read(Path(arguments.run))
     target = found.path / files.REPORT if arguments.out is None else Path(arguments.out)
-    write_atomically(target, [page(found).encode("utf-8", "backslashreplace")], error=DataError)
+    text = (part.encode("utf-8", "backslashreplace") for part in page(found))
+    write_atomically(target, text, error=DataError)
     if arguments.json:
         print(json.dumps({"report": str(target)}))
     elif not arguments.quiet:
@@ -117,22 +124,22 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def page(found: RunFiles) -> str:
-    """The whole page."""
+def page(found: RunFiles) -> Iterator[str]:
+    """The page, section by section."""
     title = printable(f"{found.result.get('model', 'model')}: {found.path.resolve().name}")
-    sections = [
-        _head(found, title), _curves(found), _classes(found), _layers(found), _memory(found), _epochs(found),
-        _settings(found),
-    ]  # fmt: skip
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-    return (
+    yield (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(section for section in sections if section)
-        + "\n</body></html>\n"
     )
+    yield _head(found, title) + "\n"
+    for section in (_curves, _classes, _layers, _memory, _epochs, _settings):
+        text = section(found)
+        if text:
+            yield text + "\n"
+    yield "</body></html>\n"
 
 
 def _head(found: RunFiles, title: str) -> str:
@@ -169,22 +176,29 @@ def _curves(found: RunFiles) -> str:
 
 
 def _classes(found: RunFiles) -> str:
-    evaluation = found.evaluation
-    if evaluation is None:
+    evaluation, confusions = found.evaluation, found.confusions
+    if evaluation is None or confusions is None:
         return ""
-    classes = evaluation["classes"]
-    names = [one["name"] for one in classes]
     rows = [
         [one["name"], *(f"{100 * one[key]:.2f} %" for key in ("precision", "recall", "f1")), str(one["support"])]
-        for one in classes
+        for one in evaluation["classes"]
     ]
-    matrix = svg.confusion(names, evaluation["confusion"])
+    groups = confusions.groups()
+    names = [_group_name([confusions.names[place] for place in group]) for group in groups]
+    matrix = svg.confusion(names, confusions.table(groups).tolist())
+    more = "A row or column is a group of neighbouring classes. " if len(groups) < len(rows) else ""
+    worst = [[true, taken, str(count)] for true, taken, count in confusions.worst(_WORST)] if more else []
     return (
         f"<h2>Classes</h2><p>Validation, {counted(evaluation['samples'], 'sample')}, "
         f"{100 * evaluation['accuracy']:.2f} % right. "
-        f'Rows are true classes, columns predicted ones.</p><div class="wide" id="confusion">{matrix}</div>'
+        f'Rows are true classes, columns predicted ones. {more}</p><div class="wide" id="confusion">{matrix}</div>'
+        + (_table(["class", "most often taken for", "samples"], worst, numbers=(2,)) if worst else "")
         + _table(["class", "precision", "recall", "F1", "samples"], rows, numbers=(1, 2, 3, 4))
     )
+
+
+def _group_name(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
 def _layers(found: RunFiles) -> str:

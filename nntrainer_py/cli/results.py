@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nntrainer_py.cli import run_folder as files
 from nntrainer_py.cli.console import LogFile, follower
 from nntrainer_py.cli.costs import StepCost, step_cost
+from nntrainer_py.cli.json_text import json_parts
 from nntrainer_py.cli.process import peak_memory, resident_memory, seconds_since_start
 from nntrainer_py.cli.quantities import amount, duration, figures
 from nntrainer_py.errors import DataError, MissingExtraError, NNTrainerError, NumericalError, printable
@@ -180,7 +181,8 @@ class Recorder:
             if len(result.history):
                 pictures.draw_curves(result.history, self._folder / files.CURVES, self._name)
             if report is not None:
-                pictures.draw_confusion(report.names, report.confusion, self._folder / files.CONFUSION)
+                found = confusion.Confusions.of_matrix(report.names, report.confusion)
+                pictures.draw_confusion(found, self._folder / files.CONFUSION)
         except MissingExtraError as error:
             return error.message
         return ""
@@ -309,8 +311,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
-    """Replace a file atomically."""
-    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    """Replace a file atomically; the text is never there as a whole."""
+    write_atomically(path, (part.encode() for part in json_parts(record, indent=1)), error=DataError)
 
 
 def _figures(row: EpochRow) -> dict[str, Any]:
