@@ -130,14 +130,14 @@ def _load(model: Model, path: Path) -> None:
     """Weights; scaling and class names from the run's other file where a ``.bin`` cannot hold them."""
     from nntrainer_py.cli import run_folder as files
     from nntrainer_py.formats.safetensors import SafetensorsFile
-    from nntrainer_py.training.checkpoint import take_description
+    from nntrainer_py.training.data_description import DataDescription
 
     if path.is_dir():
         path /= files.MODEL
     beside = path.with_name(files.MODEL)
     if path.suffix != ".safetensors" and beside.is_file():
         with SafetensorsFile(beside) as file:
-            take_description(model, file)
+            DataDescription.read(file).put_into(model)
     model.load(path)
     section = model.spec.datasets.get("train")
     wanted = section is not None and section.settings.normalization != "none"

@@ -32,7 +32,7 @@ class GivenWeights:
 
     def __init__(self, model: Model, text: str) -> None:
         from nntrainer_py.formats.safetensors import SafetensorsFile
-        from nntrainer_py.training.checkpoint import take_description
+        from nntrainer_py.training.data_description import DataDescription
 
         self._model = model
         self.path = weights_file(text)
@@ -44,7 +44,7 @@ class GivenWeights:
             return
         try:
             with SafetensorsFile(described) as file:
-                take_description(model, file)
+                DataDescription.read(file).put_into(model)
         except NNTrainerError as error:
             raise error.located(Origin("--weights")) from None
 

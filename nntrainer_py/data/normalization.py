@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -74,33 +73,6 @@ class Normalization:
         for x, shift, scale in zip(inputs, self.shift, self.scale, strict=True):
             np.subtract(x, shift, out=x)
             np.divide(x, scale, out=x)
-
-    def to_json(self) -> dict[str, Any]:
-        """A form for ``json.dump``; `from_json` gives back an equal object, bit for bit."""
-        return {
-            "method": self.method,
-            "scope": self.scope,
-            "inputs": [
-                {"shape": list(shift.shape), "shift": shift.reshape(-1).tolist(), "scale": scale.reshape(-1).tolist()}
-                for shift, scale in zip(self.shift, self.scale, strict=True)
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Normalization:
-        """The object that `to_json` described; DataError when ``stored`` is no such description."""
-        try:
-            shapes = [tuple(int(size) for size in one["shape"]) for one in stored["inputs"]]
-            arrays = {
-                part: tuple(
-                    np.array(one[part], dtype=np.float32).reshape(shape)
-                    for one, shape in zip(stored["inputs"], shapes, strict=True)
-                )
-                for part in ("shift", "scale")
-            }
-            return cls(str(stored["method"]), str(stored["scope"]), arrays["shift"], arrays["scale"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"the stored normalization cannot be read: {error}") from None
 
     @classmethod
     def pixel(cls, input_dims: Sequence[Shape]) -> Normalization:

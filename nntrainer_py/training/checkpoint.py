@@ -1,10 +1,10 @@
 """Checkpoints: one file that holds everything a run needs to go on as if it had never stopped.
 
 The file has the safetensors layout. Tensors are called ``weights/<name>``, ``optimizer/<name>`` and ``best/<name>``
-(the weights of the best epoch); the metadata are texts: ``format``, ``training`` (JSON: counters, place in the data,
-history, best epoch, schedule), ``ini``, and what prediction needs: ``class_names``, ``feature_names`` (columns of a
-table) and ``normalization``. A file of weights alone (`save_model`) has the bare names of the weights and the same
-metadata without ``training``.
+(the weights of the best epoch), ``history`` has a row of figures a line, and what prediction needs to know of the data
+lies as `data_description` says. The metadata are texts: ``format``, ``training`` (JSON: counters, place in the data,
+best epoch, schedule) and ``ini``. A file of weights alone (`save_model`) has the bare names of the weights and neither
+``training`` nor ``history``.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.data.normalization import Normalization
-from nntrainer_py.errors import DataError, UsageError
-from nntrainer_py.formats import safetensors
+from nntrainer_py.errors import UsageError
+from nntrainer_py.formats import json_tensor, safetensors
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.graph.save import to_text
 from nntrainer_py.tensor.operations.record import StepState
+from nntrainer_py.training import data_description
+from nntrainer_py.training.data_description import PREFIX, DataDescription
 from nntrainer_py.training.history import History
 from nntrainer_py.training.trainee import Trainee
 from nntrainer_py.version import __version__
 
 FORMAT = "nntrainer_py checkpoint 1"
 MODEL_FORMAT = "nntrainer_py model 1"
-WEIGHTS, OPTIMIZER, BEST = "weights/", "optimizer/", "best/"
+WEIGHTS, OPTIMIZER, BEST, HISTORY = "weights/", "optimizer/", "best/", "history"
+_BESIDE = (BEST, HISTORY, PREFIX)
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -96,29 +98,21 @@ def save(path: str | os.PathLike[str], model: Trainee, progress: Progress, best_
         "best": progress.best,
         "schedule": progress.schedule,
     }
-    # the history is spliced in as text: encoded anew each time, a long one would take memory with every checkpoint
-    text = f'{json.dumps(training)[:-1]}, "history": {progress.history.json()}}}'
-    metadata = {"format": FORMAT, "training": text, **description(model)}
-    safetensors.save(path, tensors, metadata)
+    tensors |= {HISTORY: json_tensor.of_lines(progress.history.lines()), **data_description.tensors(model)}
+    safetensors.save(path, tensors, {"format": FORMAT, "training": json.dumps(training), **_description(model)})
 
 
 def save_model(path: str | os.PathLike[str], model: Trainee) -> None:
     """Write the weights with the description of the model, its classes and its normalization."""
-    metadata = {"format": MODEL_FORMAT, "version": __version__, "epoch": str(model.epoch), **description(model)}
-    safetensors.save(path, model.weights(), metadata)
+    metadata = {"format": MODEL_FORMAT, "version": __version__, "epoch": str(model.epoch), **_description(model)}
+    safetensors.save(path, {**model.weights(), **data_description.tensors(model)}, metadata)
 
 
-def description(model: Trainee) -> dict[str, str]:
+def _description(model: Trainee) -> dict[str, str]:
     """Metadata from which the model can be built and used again; without ``ini`` where a layer has no keyword."""
-    found: dict[str, str] = {}
+    found = data_description.metadata(model)
     with contextlib.suppress(UsageError):
         found["ini"] = to_text(model.spec)
-    if model.class_names is not None:
-        found["class_names"] = json.dumps(list(model.class_names), ensure_ascii=False)
-    if model.feature_names is not None:
-        found["feature_names"] = json.dumps(list(model.feature_names), ensure_ascii=False)
-    if model.normalization is not None:
-        found["normalization"] = json.dumps(model.normalization.to_json())
     return found
 
 
@@ -159,7 +153,7 @@ def restore(
         wanted |= {f"{OPTIMIZER}{name}": array for name, array in state.items()}
         for name, array in wanted.items():
             file.check_fits(name, array)
-        extra = [name for name in file.tensors if name not in wanted and not name.startswith(BEST)]
+        extra = [name for name in file.tensors if name not in wanted and not name.startswith(_BESIDE)]
         if extra:
             raise file.error(f"tensor '{extra[0]}' has no place in this model")
         kept = any(name.startswith(BEST) for name in file.tensors)
@@ -167,11 +161,12 @@ def restore(
             for name, array in weights.items():
                 file.check_fits(f"{BEST}{name}", array)
             wanted |= {f"{BEST}{name}": array for name, array in (best_weights or {}).items()}
+        described = DataDescription.read(file)
         for name, array in wanted.items():
             file.read_into(name, array)
         compiled.state.counters[:] = training["counters"]
         model.epoch = progress.epoch
-        take_description(model, file)
+        described.put_into(model)
     return progress, kept
 
 
@@ -189,38 +184,21 @@ def load_weights(path: str | os.PathLike[str], model: Trainee) -> None:
         prefix = WEIGHTS if written == FORMAT else ""
         for name, array in weights.items():
             file.check_fits(prefix + name, array)
-        extra = [name for name in file.tensors if name.startswith(prefix) and name[len(prefix) :] not in weights]
+        extra = [
+            name
+            for name in file.tensors
+            if name.startswith(prefix) and name[len(prefix) :] not in weights and not name.startswith(PREFIX)
+        ]
         if extra:
             raise file.error(f"tensor '{extra[0]}' has no place in this model")
+        described, epoch = DataDescription.read(file), file.metadata.get("epoch", "")
+        if prefix:
+            epoch = str(_progress(file, _training(file)).epoch)
         for name, array in weights.items():
             file.read_into(prefix + name, array)
-        take_description(model, file)
-        epoch = file.metadata.get("epoch", "")
-        if prefix:
-            model.epoch = _progress(file, _training(file)).epoch
-        elif epoch.isascii() and epoch.isdigit() and len(epoch) < 10:
+        described.put_into(model)
+        if epoch.isascii() and epoch.isdigit() and len(epoch) < 10:
             model.epoch = int(epoch)
-
-
-def take_description(model: Trainee, file: SafetensorsFile) -> None:
-    """Class names, names of the input columns and normalization of a file, where it has them."""
-    names, features, scaling = map(file.metadata.get, ("class_names", "feature_names", "normalization"))
-    try:
-        if names is not None:
-            model.class_names = _names(names)
-        if features is not None:
-            model.feature_names = _names(features)
-        if scaling is not None:
-            model.normalization = Normalization.from_json(json.loads(scaling))
-    except (ValueError, RecursionError, DataError) as error:
-        raise file.error(f"its description of the data cannot be read: {error}") from None
-
-
-def _names(text: str) -> tuple[str, ...]:
-    found = json.loads(text)
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise ValueError("no list of names")
-    return tuple(found)
 
 
 def _training(file: SafetensorsFile) -> dict[str, Any]:
@@ -242,8 +220,8 @@ def _progress(file: SafetensorsFile, training: Mapping[str, Any]) -> Progress:
             raise ValueError("counters")
         progress = Progress(
             int(training["epoch"]), int(training["batch"]), bool(training["validated"]), dict(training["run"]),
-            dict(training["tally"]), float(training["seconds"]), History.of_records(training["history"]),
-            dict(training["best"]), dict(training["schedule"]),
+            dict(training["tally"]), float(training["seconds"]),
+            History.of_records(json_tensor.values(file, HISTORY)), dict(training["best"]), dict(training["schedule"]),
         )  # fmt: skip
         if min(progress.epoch, progress.batch) < 0:
             raise ValueError("place")

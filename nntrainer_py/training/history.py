@@ -7,7 +7,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,14 +123,14 @@ class History(Sequence[EpochRow]):
         """Replace the file atomically; DataError with the cause when that is not possible."""
         write_atomically(Path(path), [self.json_lines().encode()], error=DataError)
 
-    def json(self) -> str:
-        """All rows as one JSON array for a checkpoint; `of_records` takes it back. Each row is encoded only once."""
+    def lines(self) -> list[str]:
+        """Rows as JSON for a checkpoint; `of_records` takes the values back. Each row is encoded only once."""
         self._texts += [json.dumps(row.as_record()) for row in self.rows[len(self._texts) :]]
-        return f"[{', '.join(self._texts)}]"
+        return self._texts
 
     @classmethod
-    def of_records(cls, records: Sequence[Mapping[str, Any]]) -> History:
-        """The rows of plain values, as `EpochRow.as_record` and the array of `json` have them."""
+    def of_records(cls, records: Iterable[Mapping[str, Any]]) -> History:
+        """The rows of plain values, as `EpochRow.as_record` and `lines` have them."""
         return cls([EpochRow(**record) for record in records])
 
 

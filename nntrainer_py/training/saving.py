@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from nntrainer_py.data.loader import BatchLoader
-from nntrainer_py.errors import NumericalError
+from nntrainer_py.errors import NumericalError, counted
 from nntrainer_py.formats.atomic import remove_stale
 from nntrainer_py.training import checkpoint
 from nntrainer_py.training.best import Best
@@ -24,6 +26,7 @@ from nntrainer_py.training.trainee import Trainee
 
 #: bytes of header and JSON that a checkpoint may have besides its tensors, for the check of the free space
 _SPARE = 1 << 20
+_MOST_NAMES = 1000
 
 
 class Saving:
@@ -156,5 +159,13 @@ class Saving:
             "gradient_accumulation": spec.model.gradient_accumulation,
             "optimizer": None if spec.optimizer is None else spec.optimizer.keyword,
             "schedule": None if scheduler is None else scheduler.keyword,
-            "input_columns": None if self._model.feature_names is None else list(self._model.feature_names),
+            "input_columns": _told(self._model.feature_names),
         }
+
+
+def _told(names: Sequence[str] | None) -> list[str] | str | None:
+    """Names that a message shows; of many their number and a hash, which say whether they are the same."""
+    if names is None or len(names) <= _MOST_NAMES:
+        return None if names is None else list(names)
+    digest = hashlib.blake2b(json.dumps(names).encode(), digest_size=8).hexdigest()
+    return f"{counted(len(names), 'name')} (hash {digest})"
