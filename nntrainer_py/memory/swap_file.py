@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import UsageError, quoted
+from nntrainer_py.errors import ForkError, UsageError, quoted
 
 PAGE = mmap.ALLOCATIONGRANULARITY
 _PIECE = 1 << 20  # bytes
@@ -48,7 +48,12 @@ class Transfer:
 
 
 class _Block(mmap.mmap):
-    """A part of a swap file as memory. It is shared with the file, so nothing is lost when its pages are given back."""
+    """A part of a swap file as memory. It is shared with the file, so nothing is lost when its pages are given back.
+
+    ``owner`` is the process that made it: a forked child would share it, too.
+    """
+
+    owner = 0
 
     def release(self) -> None:
         """Give back the memory that reading and writing has taken; what it holds stays in the file."""
@@ -63,11 +68,15 @@ def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """
     if not array.flags.c_contiguous:
         raise ValueError("an array in pieces must be contiguous")
+    block = _block_of(array)
+    if block is not None:
+        _require_owner(block.owner)
     flat = array.reshape(-1)
     count = max(_PIECE // array.itemsize, 1)
     for start in range(0, flat.size, count):
         yield flat[start : start + count]
-        release(array)
+        if block is not None:
+            block.release()
 
 
 def clear(arrays: Iterable[NDArray[Any]]) -> None:
@@ -79,13 +88,27 @@ def clear(arrays: Iterable[NDArray[Any]]) -> None:
 
 def release(array: NDArray[Any]) -> None:
     """Give back the memory that reading or writing an array over a swap file has taken; nothing of any other array."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray):
-        owner = owner.base
-    if isinstance(owner, memoryview):
-        owner = owner.obj
-    if isinstance(owner, _Block):
-        owner.release()
+    block = _block_of(array)
+    if block is not None:
+        block.release()
+
+
+def _block_of(array: NDArray[Any]) -> _Block | None:
+    """The part of a swap file in which an array lies."""
+    holder: Any = array
+    while isinstance(holder, np.ndarray):
+        holder = holder.base
+    if isinstance(holder, memoryview):
+        holder = holder.obj
+    return holder if isinstance(holder, _Block) else None
+
+
+def _require_owner(owner: int) -> None:
+    if owner != os.getpid():
+        raise ForkError(
+            "this process was forked from one whose weights or activations live in a swap file, which is that one's; "
+            "start worker processes with the 'spawn' method"
+        )
 
 
 class SwapFile:
@@ -101,6 +124,7 @@ class SwapFile:
         self.written = 0
         self.read = 0
         self._descriptor = -1
+        self._owner = os.getpid()
         self._queue: queue.SimpleQueue[Transfer | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -108,6 +132,7 @@ class SwapFile:
 
     def reserve(self, size: int) -> None:
         """Make the file at least ``size`` bytes long. `UsageError` when the folder or the disk does not allow it."""
+        _require_owner(self._owner)
         if size <= self.size:
             return
         try:
@@ -148,7 +173,7 @@ class SwapFile:
         except OSError:
             leftover = name  # a system that keeps the names of open files: removed at the end
         self._descriptor = descriptor
-        self._finalizer = weakref.finalize(self, _close, descriptor, leftover, self._queue)
+        self._finalizer = weakref.finalize(self, _close, descriptor, leftover, self._queue, self._owner)
 
     def array(self, slot: Slot, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         """The bytes of a slot as an array over the file: for what reads or writes it outside the steps.
@@ -156,6 +181,7 @@ class SwapFile:
         A write shows in later transfers at once (one cache of the system behind both).
         """
         block = _Block(self._descriptor, max(slot.nbytes, 1), offset=slot.offset)
+        block.owner = self._owner
         self._maps.append(block)
         return np.frombuffer(block, dtype, count=slot.nbytes // np.dtype(dtype).itemsize).reshape(shape)
 
@@ -165,7 +191,12 @@ class SwapFile:
             block.release()
 
     def start(self, transfer: Transfer) -> None:
-        """Hand a transfer to the worker. They are done one after the other, in this order."""
+        """Hand a transfer to the worker. They are done one after the other, in this order.
+
+        Raises:
+            ForkError: the file is that of another process.
+        """
+        _require_owner(self._owner)
         transfer.done.clear()
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
@@ -227,8 +258,8 @@ def _move(descriptor: int, transfer: Transfer) -> None:
         done += count
 
 
-def _close(descriptor: int, leftover: str | None, jobs: queue.SimpleQueue[Transfer | None]) -> None:
+def _close(descriptor: int, leftover: str | None, jobs: queue.SimpleQueue[Transfer | None], owner: int) -> None:
     jobs.put(None)
     os.close(descriptor)
-    if leftover is not None:
+    if leftover is not None and owner == os.getpid():
         os.unlink(leftover)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from memory.nets import model, step
 
-from nntrainer_py.errors import UsageError
+from nntrainer_py.errors import ForkError, UsageError
 from nntrainer_py.memory import swap_file
 from nntrainer_py.memory.swap_file import PAGE, Slot, SwapFile, Transfer, clear, pieces, release
 
@@ -150,3 +151,29 @@ def _shared() -> int:
     text = Path("/proc/self/status").read_text(encoding="ascii")
     lines = [line.split() for line in text.splitlines() if line.startswith(("RssFile:", "RssShmem:"))]
     return sum(int(line[1]) for line in lines) * 1024
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("act", ["train", "save", "load"])
+def test_a_forked_child_leaves_the_file_alone(act: str, tmp_path: Path) -> None:
+    """It shares file and pages with its parent: what it wrote would be the parent's weights."""
+    made = model("mlp", tmp_path).compile(8, threads=1, swap=True, swap_folder=str(tmp_path))
+    step(made, 8, np.random.default_rng(0))
+    made.save(tmp_path / "before.bin")
+    assert made.compiled.plans.planning.on_file(made.lowered("train"))
+    child = os.fork()
+    if child == 0:
+        try:
+            if act == "train":
+                step(made, 8, np.random.default_rng(1))
+            elif act == "save":
+                made.save(tmp_path / "child.bin")
+            else:
+                made.load(tmp_path / "before.bin")
+        except ForkError as error:
+            os._exit(7 if "spawn" in str(error) else 8)
+        finally:
+            os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    made.save(tmp_path / "after.bin")
+    assert (tmp_path / "after.bin").read_bytes() == (tmp_path / "before.bin").read_bytes()
