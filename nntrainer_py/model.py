@@ -499,8 +499,8 @@ class Model:
         size = min(size, dataset.sample_count or size)
         loader = BatchLoader(dataset, size, buffer_size=0)
         with self._reading(loader, "predict"):
-            made = [self._forward(batch.inputs, batch.count) for batch in loader]
-        joined = tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
+            made = (self._forward(batch.inputs, batch.count) for batch in loader)
+            joined = _joined(made, dataset.sample_count)
         return joined[0] if len(joined) == 1 else joined
 
     def _forward(self, inputs: Sequence[NDArray[Any]], count: int) -> tuple[NDArray[Any], ...]:
@@ -628,6 +628,20 @@ class Model:
             class_names=class_names,
             label_kinds=graph.label_kinds if labels else None,
         )
+
+
+def _joined(batches: Iterator[tuple[NDArray[Any], ...]], samples: int | None) -> tuple[NDArray[Any], ...]:
+    """The outputs of all batches. Where it is known how many samples there are, nothing else of that size is held."""
+    if samples is None:
+        return tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
+    whole: tuple[NDArray[Any], ...] = ()
+    done = 0
+    for batch in batches:
+        whole = whole or tuple(np.empty((samples, *part.shape[1:]), part.dtype) for part in batch)
+        for array, part in zip(whole, batch, strict=True):
+            array[done : done + len(part)] = part
+        done += len(batch[0])
+    return whole
 
 
 def _is_named(pair: Any) -> bool:

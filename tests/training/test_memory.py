@@ -49,6 +49,23 @@ def test_u034_epochs_take_no_memory(tmp_path, first, last):
     assert after[2] - before[2] <= 3 * (last - first) + 10
 
 
+def test_predictions_of_a_file_are_held_once(tmp_path):
+    """The peak of a prediction of 40,000 samples is its result, of which the batches are written into their places."""
+    x, _ = data(40_000)
+    np.save(tmp_path / "x.npy", x)
+    model = classifier(batch_size=100)
+    expected = np.concatenate([model.predict(x[first : first + 100]) for first in range(0, len(x), 100)])
+    model.predict(tmp_path / "x.npy")
+    tracemalloc.start()
+    try:
+        found = model.predict(tmp_path / "x.npy")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, expected)
+    assert peak < found.nbytes * 1.2
+
+
 def test_u034_a_step_takes_no_array_memory():
     """Between steps and within them: the traced peak of 20 steps is that of a few small objects."""
 
