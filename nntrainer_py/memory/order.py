@@ -13,15 +13,14 @@ from nntrainer_py.tensor.operations.record import Operation, Phase, Value
 
 
 def dependencies(operations: Sequence[Operation]) -> list[set[int]]:
-    """For each operation the positions that must run before it.
+    """For each operation the positions that must run before it because of what they read and write.
 
-    A reader after the writer, a second writer after the first and after all readers between them, side effects of one
-    phase in their order, and the whole forward part before the way back (the loss is tested in between).
+    A reader after the writer, a second writer after the first and after all readers between them. Beside these the
+    whole forward part comes before the way back (the loss is tested in between), which is not listed pair by pair.
     """
     before: list[set[int]] = [set() for _ in operations]
     writer: dict[Value, int] = {}
     readers: dict[Value, list[int]] = {}
-    forward: list[int] = []
     for position, operation in enumerate(operations):
         for value in operation.reads_all:
             root = value.root
@@ -35,10 +34,6 @@ def dependencies(operations: Sequence[Operation]) -> list[set[int]]:
             before[position].update(reader for reader in readers.get(root, ()) if reader != position)
             writer[root] = position
             readers[root] = []
-        if operation.phase.backward:
-            before[position].update(forward)
-        else:
-            forward.append(position)
     return before
 
 
@@ -47,36 +42,37 @@ def is_valid(operations: Sequence[Operation], order: Sequence[int]) -> bool:
     place = {position: index for index, position in enumerate(order)}
     if len(place) != len(operations):
         return False
-    return all(
+    parts = [operations[position].phase.backward for position in order]
+    return parts == sorted(parts) and all(
         place[earlier] < place[position]
         for position, earliers in enumerate(dependencies(operations))
         for earlier in earliers
     )
 
 
-def schedule(
-    operations: Sequence[Operation], choose: Callable[[list[int]], int], before: list[set[int]] | None = None
-) -> list[int]:
+def schedule(operations: Sequence[Operation], choose: Callable[[list[int]], int]) -> list[int]:
     """List scheduling: ``choose`` picks one of the positions that are ready (sorted), until all are placed."""
-    before = dependencies(operations) if before is None else before
+    before = dependencies(operations)
     waiting = [len(earliers) for earliers in before]
     later: list[list[int]] = [[] for _ in operations]
     for position, earliers in enumerate(before):
         for earlier in earliers:
             later[earlier].append(position)
-    ready = [position for position, count in enumerate(waiting) if count == 0]
     order: list[int] = []
-    while ready:
-        position = choose(ready)
-        ready.remove(position)
-        order.append(position)
-        freed = []
-        for following in later[position]:
-            waiting[following] -= 1
-            if waiting[following] == 0:
-                freed.append(following)
-        if freed:
-            ready = sorted([*ready, *freed])
+    for backward in (False, True):
+        part = [position for position, operation in enumerate(operations) if operation.phase.backward is backward]
+        ready = [position for position in part if waiting[position] == 0]
+        while ready:
+            position = choose(ready)
+            ready.remove(position)
+            order.append(position)
+            freed = []
+            for following in later[position]:
+                waiting[following] -= 1
+                if waiting[following] == 0 and operations[following].phase.backward is backward:
+                    freed.append(following)
+            if freed:
+                ready = sorted([*ready, *freed])
     return order
 
 

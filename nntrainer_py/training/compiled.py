@@ -28,7 +28,9 @@ from nntrainer_py.training.lowerings import Lowerings, Mode
 from nntrainer_py.training.options import Options
 from nntrainer_py.training.plans import Plans
 
-_PLANS_KEPT = 64  # modes and batch sizes
+_MOST_KEPT = 64  # modes and batch sizes
+_MOST_OPERATIONS = 2000  # of all that are kept: each takes some 2 kB in lists, plans and bound calls
+_LEAST_KEPT = 4
 
 
 class Compiled:
@@ -131,10 +133,13 @@ class Compiled:
         return program
 
     def _forget_oldest(self, key: tuple[Mode, int]) -> None:
-        """Plans are small, but ever new batch sizes must not add up without end. The first ones stay."""
-        keys = self._lowerings.keys()
-        others = [old for old in keys if old != key and not self.plans.keeps(old)]
-        for old in others[: max(0, len(keys) - _PLANS_KEPT)]:
+        """Ever new batch sizes must not add up: they take memory that no plan counts. The first ones stay."""
+        sizes = self._lowerings.sizes()
+        count, operations = len(sizes), sum(sizes.values())
+        for old in [old for old in sizes if old != key and not self.plans.keeps(old)]:
+            if count <= _LEAST_KEPT or (count <= _MOST_KEPT and operations <= _MOST_OPERATIONS):
+                return
+            count, operations = count - 1, operations - sizes[old]
             self._lowerings.forget(old)
             self.plans.forget(old)
             self._programs.pop(old, None)

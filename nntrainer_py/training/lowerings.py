@@ -82,9 +82,9 @@ class Lowerings:
         """The mode and batch size for which it was made."""
         return next(key for key, made in self._made.items() if made is lowered)
 
-    def keys(self) -> list[tuple[Mode, int]]:
-        """Modes and batch sizes, the oldest first."""
-        return list(self._made)
+    def sizes(self) -> dict[tuple[Mode, int], int]:
+        """Modes and batch sizes, the oldest first, and how many operations their lists have."""
+        return {key: len(made.operations) for key, made in self._made.items()}
 
     def forget(self, key: tuple[Mode, int]) -> None:
         """Give back the memory of one of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -347,3 +348,20 @@ def test_what_was_forgotten_is_worked_out_again(tmp_path: Path) -> None:
     before = listing.peak, listing.moment, listing.loads, listing.lives, listing.uses, listing.writers
     listing.forget()
     assert before == (listing.peak, listing.moment, listing.loads, listing.lives, listing.uses, listing.writers)
+
+
+def test_a_deep_network_is_planned_in_little_memory(tmp_path: Path) -> None:
+    """What must come before what grows with the operations, not with their square."""
+    layers = "".join(f"[l{k}]\ntype = fully_connected\nunit = 8\nactivation = relu\n" for k in range(400))
+    path = tmp_path / "deep.ini"
+    head = "[Model]\ntype = NeuralNetwork\nloss = mse\n[Optimizer]\ntype = sgd\n"
+    path.write_text(f"{head}[in]\ntype = input\ninput_shape = 1:1:8\n{layers}")
+    lowered = Model.from_ini(path).compile(4, threads=1).lowered("train")
+    tracemalloc.start()
+    try:
+        for order in (derivative_first, frugal):
+            assert is_valid(lowered.operations, order(lowered.operations))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2000 * len(lowered.operations)
