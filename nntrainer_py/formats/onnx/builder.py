@@ -167,7 +167,7 @@ class GraphBuilder:
         """
         self.check_room()
         try:
-            from onnx import helper, numpy_helper
+            from onnx import helper
         except ImportError as error:
             raise MissingExtraError("onnx", "an ONNX graph") from error
 
@@ -176,13 +176,16 @@ class GraphBuilder:
 
         used, held = self._used()
         nodes = [helper.make_node(n.operator, n.inputs, n.outputs, n.outputs[0], **n.attributes) for n in used]
-        arrays = [numpy_helper.from_array(array, key) for key, array in held.items()]
         borders = [border(of) for of in self.inputs], [border(of) for of in self.outputs]
-        graph = helper.make_graph(nodes, name, *borders, initializer=arrays)
+        graph = helper.make_graph(nodes, name, *borders)
         made = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="nntrainer_py"
         )
         helper.set_model_props(made, dict(metadata))
+        for key, array in held.items():  # into their place, because the helpers copy all that they are given
+            tensor = made.graph.initializer.add(name=key, dims=array.shape)
+            tensor.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+            tensor.raw_data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
         return made
 
 
