@@ -84,8 +84,10 @@ def infer(arguments: argparse.Namespace) -> int:
 def _opened(arguments: argparse.Namespace) -> tuple[Model, Dataset, bool]:
     """Model, data, and whether that has labels; what is wrong with weights and data is told together."""
     model = open_model(arguments)
+    found: tuple[Dataset, bool] | None = None
     if model.compile_options.memory_budget is not None:
-        model.compile(training=False, data=_memory(arguments, model))
+        memory, found = _measured(arguments, model)
+        model.compile(training=False, data=memory)
     errors: list[NNTrainerError] = []
     try:
         model.require_swap_file("predict")
@@ -97,7 +99,8 @@ def _opened(arguments: argparse.Namespace) -> tuple[Model, Dataset, bool]:
         except NNTrainerError as error:
             errors.append(error.located(Origin("--weights")))
     try:
-        dataset, labelled = _data(arguments, model)
+        found = None if found is None else _bound_anew(found, model)
+        dataset, labelled = found or _data(arguments, model)
     except NNTrainerError as error:
         errors.append(error)
     SeveralErrors.raise_if_any(errors)
@@ -110,20 +113,37 @@ def _loader(dataset: Dataset, model: Model) -> BatchLoader:
     return BatchLoader(dataset, largest_batch(dataset, model.batch_size), buffer_size=1)
 
 
-def _memory(arguments: argparse.Namespace, model: Model) -> DataMemory | None:
-    """What reading the data will take, before there are weights; None: it cannot be read, which is told later."""
+def _measured(arguments: argparse.Namespace, model: Model) -> tuple[DataMemory | None, tuple[Dataset, bool] | None]:
+    """What reading the data will take, before there are weights; None: it cannot be read, which is told later.
+
+    And the data, where it is a table in memory that need not be read again for what the weights say of it.
+    """
     from nntrainer_py.training.feeding import data_memory
 
     try:
-        dataset, _ = _data(arguments, model)
+        dataset, labelled = _data(arguments, model)
     except NNTrainerError:
-        return None
+        return None, None
+    kept = dataset.kind == "csv"
     try:
-        return data_memory([_loader(dataset, model)])
+        return data_memory([_loader(dataset, model)]), (dataset, labelled) if kept else None
     except NNTrainerError:
-        return None
+        return None, None
     finally:
+        if not kept:
+            dataset.close()
+
+
+def _bound_anew(found: tuple[Dataset, bool], model: Model) -> tuple[Dataset, bool] | None:
+    """The same with the scaling and the names of the weights; None where it does not fit these, and is let go."""
+    dataset, labelled = found
+    dataset.normalization = model.normalization
+    try:
+        model.bind(dataset, labels=labelled, class_names=model.class_names or ())
+    except DataError:
         dataset.close()
+        return None
+    return found
 
 
 def _load(model: Model, path: Path) -> None:
@@ -151,24 +171,42 @@ def _load(model: Model, path: Path) -> None:
 def _data(arguments: argparse.Namespace, model: Model) -> tuple[Dataset, bool]:
     """The data, and whether it has labels: tried with labels first where nothing was said and the model takes some."""
     takes_labels = model.spec.has_loss and not arguments.no_labels
+    if takes_labels and not arguments.evaluate and _has_no_room_for_labels(arguments.data, model):
+        return _bound(arguments, model, labels=False), False
     try:
         return _bound(arguments, model, labels=takes_labels), takes_labels
-    except DataError as with_labels:
-        if arguments.no_labels and model.spec.has_loss and "wrong stride" in with_labels.message:
-            message = f"{with_labels.message}; if it has labels, leave out --no-labels"
-            raise DataError(message, origin=with_labels.origin, key=with_labels.key) from None
+    except DataError as error:
+        if arguments.no_labels and model.spec.has_loss and "wrong stride" in error.message:
+            message = f"{error.message}; if it has labels, leave out --no-labels"
+            raise DataError(message, origin=error.origin, key=error.key) from None
         if not takes_labels or arguments.evaluate:
             raise
-        try:
-            dataset = _bound(arguments, model, labels=False)
-        except DataError:
-            raise with_labels from None
-        if dataset.kind == "file":
-            # a raw file of any size can be read as inputs of one size or another
-            dataset.close()
-            message = f"{with_labels.message}; if it has no labels, say so with --no-labels"
-            raise DataError(message, origin=with_labels.origin, key=with_labels.key) from None
-        return dataset, False
+        with_labels = DataError(error.message, origin=error.origin, key=error.key)
+    # the error itself is gone, and with it all that was read when it was raised
+    try:
+        dataset = _bound(arguments, model, labels=False)
+    except DataError:
+        raise with_labels from None
+    if dataset.kind == "file":
+        # a raw file of any size can be read as inputs of one size or another
+        dataset.close()
+        message = f"{with_labels.message}; if it has no labels, say so with --no-labels"
+        raise DataError(message, origin=with_labels.origin, key=with_labels.key) from None
+    return dataset, False
+
+
+def _has_no_room_for_labels(data: str, model: Model) -> bool:
+    """Whether a CSV file has as many columns as the model has inputs, so that it need not be read to see that."""
+    from nntrainer_py.data.csv_table import Table
+    from nntrainer_py.data.sources import kind_of_path
+
+    if kind_of_path(data) != "csv":
+        return False
+    features = sum(value.dim.features for value in model.lowered("predict").inputs)
+    try:
+        return Table(Path(data), "auto", None, None).count_columns() == features
+    except DataError:  # told by who reads it
+        return False
 
 
 def _bound(arguments: argparse.Namespace, model: Model, *, labels: bool) -> Dataset:

@@ -56,6 +56,17 @@ class Table:
         if self.labels is not None:
             self.notices += self.labels.check(self.lines)
 
+    def count_columns(self) -> int:
+        """Fields of the first line that is not blank, of which alone this reads; DataError when there is none."""
+        try:
+            with self._path.open(encoding="utf-8-sig", newline="") as stream:
+                first = next(self._rows(stream), None)
+        except (UnicodeDecodeError, OSError):
+            first = None
+        if first is None:
+            raise DataError(f"{self._place()}: there is no line to read in it")
+        return len(first.fields)
+
     def _read(self, stream: TextIO) -> None:
         rows = self._rows(stream)
         first = next(rows, None)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import json
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from commands import MODEL, command, points, write_dat, write_problem
+
+from nntrainer_py.data import sources
+from nntrainer_py.data.csv_table import Table
+from nntrainer_py.data.dataset import Dataset
 
 
 @pytest.fixture
@@ -79,6 +86,53 @@ def test_data_without_labels(trained: tuple[Path, Path], capsys: pytest.CaptureF
     odd.tofile(ini.parent / "odd.dat")
     assert command(capsys, "infer", ini, "--weights", run, "--data", ini.parent / "nix.dat").code == 3
     assert command(capsys, "infer", ini, "--weights", run, "--data", ini, "--evaluate", "--no-labels").code == 2
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_table_is_read_once(
+    trained: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, labelled: bool
+) -> None:
+    """Also under a budget, which wants to know of the data before there are weights."""
+    ini, run = trained
+    x, classes = points(500, 1)
+    table = np.concatenate([x, classes[:, None]], axis=1) if labelled else x
+    np.savetxt(ini.parent / "x.csv", table, fmt="%.3f", delimiter=",")
+    words = ("--weights", run, "--data", ini.parent / "x.csv", "--output", ini.parent / "p.csv", "--quiet")
+    read, times = Table.read, []
+    monkeypatch.setattr(Table, "read", lambda self: (times.append(1), read(self)))
+    assert command(capsys, "infer", ini, *words, "--memory-budget", "20MB").code == 0
+    assert len(times) == 1
+    wanted = (ini.parent / "p.csv").read_text(encoding="utf-8")
+    assert command(capsys, "infer", ini, *words).code == 0
+    assert (ini.parent / "p.csv").read_text(encoding="utf-8") == wanted
+    assert wanted.count("\n") == 501
+
+
+def test_what_could_not_be_read_with_labels_is_let_go(
+    trained: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An npz file is tried with labels first; when it is opened again, what was read before is gone."""
+    ini, run = trained
+    np.savez(ini.parent / "x.npz", x=points(40, 1)[0])
+    opened: list[weakref.ref[Dataset]] = []
+    alive: list[int] = []
+    open_dataset = sources.open_dataset
+
+    def watched(*given: Any, **named: Any) -> Dataset:
+        alive.append(sum(found() is not None for found in opened))
+        made = open_dataset(*given, **named)
+        opened.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(sources, "open_dataset", watched)
+    words = ("--weights", run, "--data", ini.parent / "x.npz", "--quiet")
+    gc.disable()
+    try:
+        assert command(capsys, "infer", ini, *words).code == 0
+        assert command(capsys, "infer", ini, *words, "--memory-budget", "20MB").code == 0
+    finally:
+        gc.enable()
+    assert alive == [0] * 6
 
 
 def test_a_description_without_loss_and_optimizer(
