@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields, replace
@@ -21,8 +21,6 @@ from nntrainer_py.data.raw_file import RawFileDataset
 from nntrainer_py.data.sources import as_dataset
 from nntrainer_py.errors import (
     NumericalError,
-    Origin,
-    PlanError,
     UsageError,
     WeightFileError,
     counted,
@@ -33,14 +31,14 @@ from nntrainer_py.formats import names
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.graph.description import load_ini, load_text
 from nntrainer_py.graph.lower import Lowered
-from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.memory.outcome import DataMemory
 from nntrainer_py.memory.swap_file import clear
 from nntrainer_py.optimizers.base import Optimizer
-from nntrainer_py.training import checkpoint, micro_batches, weight_files
+from nntrainer_py.training import checkpoint, weight_files
 from nntrainer_py.training.callbacks import Callback, TrainingResult
+from nntrainer_py.training.compilation import Compilation
 from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.feeding import data_memory
 from nntrainer_py.training.input_order import order_doubts
@@ -69,12 +67,8 @@ class Model:
 
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
-        self._compiled: Compiled | None = None
-        self._whole: Compiled | None = None  # the same but for a budget that splits batches, which needs planning
-        self._place: tuple[Origin | None, str] = (None, "")  # of the budget
-        self._data: DataMemory | None = None  # that the budget counts; None: the usual
+        self._compilation = Compilation(spec)
         self._stepper: Stepper | None = None  # of train_on_batch
-        self._batch = spec.model.batch_size
         #: epochs of training behind the weights
         self.epoch = 0
         #: scaling of the inputs that the training data asked for, and the names of its classes
@@ -141,7 +135,8 @@ class Model:
         PlanError when a memory budget does not do for everything that the model can do with such batches,
         UsageError when the plans need a swap file that cannot be made.
         """
-        self._configure(batch_size, threads, seed, convolution, memory)
+        self._compilation.configure(batch_size, threads, seed, convolution, memory)
+        self.epoch = 0
         if data is not None:
             self.hold_data(data)
         if self.compile_options.memory_budget is not None:
@@ -149,178 +144,40 @@ class Model:
         self.require_swap_file()
         return self
 
-    def _configure(
-        self,
-        batch_size: int | None = None,
-        threads: int | None = None,
-        seed: int | None = None,
-        convolution: str | None = None,
-        memory: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Compile without planning anything yet."""
-        settings = self.spec.model
-        self._batch = whole("batch_size", batch_size, settings.batch_size)
-        options = Options(
-            threads=min(whole("threads", threads, settings.threads or default_threads()), default_threads()),
-            seed=settings.seed if seed is None else seed,
-            convolution=settings.convolution if convolution is None else convolution,
-            in_place=settings.memory_optimization,
-            reuse=settings.memory_optimization,
-            accumulate_gradients=settings.gradient_accumulation > 1,
-            recompute=settings.memory_optimization,
-            memory_budget=settings.memory_budget,
-            swap=True if settings.fsu else None,
-            swap_folder=self._described_folder,
-            lookahead=settings.fsu_lookahead if settings.fsu else settings.fsu_lookahead or None,
-        )
-        for name, value in (memory or {}).items():
-            if name not in Options.__dataclass_fields__:
-                raise UsageError(f"compile: unknown option {name!r}{did_you_mean(name, Options.__dataclass_fields__)}")
-            options = replace(options, **{name: value})
-        if options.memory_budget == settings.memory_budget:
-            self._place = self.spec.at("memory_budget"), "memory_budget"
-        else:
-            self._place = None, "memory_budget"
-        self._whole = self._make(options)
-        self._compiled = None if self._splits else self._whole
-        self._data = None
-        self._stepper = None
-        self.epoch = 0
-
-    @property
-    def _splits(self) -> bool:
-        """Whether the budget decides the size of the pieces in which a batch is computed."""
-        options = self.compile_options
-        return (
-            self.spec.model.micro_batches and options.memory_budget is not None and options.training and self.trainable
-        )
-
-    def _maker(self) -> Callable[[Options], Compiled]:
-        """Makes compilations; without the model itself: two that hold each other live on until the collector comes."""
-        spec, batch, place = self.spec, self._batch, self._place
-
-        def make(options: Options) -> Compiled:
-            made = Compiled(lambda with_loss: arrange(spec, with_loss), spec.optimizer, options, batch)
-            made.plans.place = place
-            return made
-
-        return make
-
-    def _make(self, options: Options) -> Compiled:
-        return self._maker()(options)
-
-    def _unplanned(self) -> Compiled:
-        """Programs of whole batches, to be asked for shapes: a budget is not looked at."""
-        if self._whole is None:
-            self._configure()
-        assert self._whole is not None
-        return self._whole
-
     @property
     def compile_options(self) -> Options:
         """What was asked for; compiles with the settings of [Model] when nobody did."""
-        return self._unplanned().options
+        return self._compilation.options
 
     @property
     def compiled(self) -> Compiled:
         """The programs; compiles with the settings of [Model] when nobody did."""
-        if self._compiled is None:
-            options = self.compile_options
-            if self._splits:
-                try:
-                    self._compiled = micro_batches.fit(self._maker(), options, self._batch, self._data)
-                except PlanError as error:
-                    raise error.located(*self._place) from None
-            else:
-                self._compiled = self._whole
-        assert self._compiled is not None
-        return self._compiled
+        return self._compilation.compiled
 
     def hold_data(self, data: DataMemory | None, uses: Sequence[tuple[Mode, int]] = ()) -> None:
-        """Count ``data`` against a memory budget from now on, until this is called again: what reading takes.
-
-        None: two batches, as while nobody reads. ``uses`` are the modes and batch sizes that it is for. PlanError when
-        nothing fits; all is as it was then.
-        """
-        if self.compile_options.memory_budget is None:
-            return
-        before, self._data = self._data, data
-        if self._compiled is None:
-            return  # looked at when it is planned
-        try:
-            self._compiled.plans.hold_data(data, uses)
-        except PlanError:
-            if self._splits and not self._compiled.plans.begun:
-                whole, self._compiled = self._compiled, None  # smaller pieces, perhaps
-                try:
-                    self.compiled.plans.promise()
-                except PlanError:
-                    self._compiled, self._data = whole, before
-                    raise
-                return
-            self._data = before
-            raise
+        """Count what reading takes against a memory budget, see `Compilation.hold_data`."""
+        self._compilation.hold_data(data, uses)
 
     def require_swap_file(self, mode: Mode | None = None, copies: int = 0) -> None:
-        """See that the swap file can be made, where the plans of a mode (default: training) need one and it is not yet.
-
-        ``copies`` are bytes of copies of weights that will be kept in a file where memory is limited.
-
-        Raises:
-            UsageError: it cannot, at the place of ``fsu_path``.
-            PlanError: the plans cannot meet the memory budget.
-        """
-        compiled = self.compiled
-        if compiled.plans.begun and not copies:
-            return
-        if compiled.plans.planning.undecided:
-            trains = self.trainable and compiled.options.training
-            compiled.memory(mode or ("train" if trains else "predict"), compiled.plans.batch or self._batch)
-        try:
-            compiled.require_swap_file(copies)
-        except UsageError as error:
-            described = compiled.options.swap_folder == self._described_folder
-            place = (self.spec.at("fsu_path"), "fsu_path") if described else (None, "swap_folder")
-            raise error.located(*place) from None
-
-    @property
-    def _described_folder(self) -> str:
-        """Where [Model] puts the swap file."""
-        return str(self.spec.folder / (self.spec.model.fsu_path or "."))
+        """See that the swap file can be made, where one is needed, see `Compilation.require_swap_file`."""
+        self._compilation.require_swap_file(mode, copies)
 
     @property
     def batch_size(self) -> int:
-        return self._batch
+        return self._compilation.batch
 
     def limit_batch(self, samples: int) -> str:
-        """No batch will have more than ``samples``: plan for that, unless something is planned already.
-
-        Returns:
-            A sentence that says so; empty where nothing changes.
-        """
-        described = self._batch
-        if samples >= described or (self._compiled is not None and self._compiled.planned):
-            return ""
-        options = self.compile_options
-        self._batch = samples
-        self._whole = self._make(options)
-        self._compiled = None if self._splits else self._whole
-        self._stepper = None
-        return (
-            f"no data set has more than {counted(samples, 'sample')}, "
-            f"so batches are planned for that, not for {described}"
-        )
+        """No batch will have more samples, see `Compilation.limit_batch`."""
+        return self._compilation.limit_batch(samples)
 
     @property
     def trainable(self) -> bool:
         """Has a loss and an optimizer, or layers that learn from labels alone."""
-        return self.spec.has_loss and (self.spec.optimizer is not None or not self.spec.needs_optimizer)
+        return self._compilation.trainable
 
     def lowered(self, mode: Mode | None = None, batch: int | None = None) -> Lowered:
         """The operation list of a mode (default: training where possible); takes no memory."""
-        compiled = self._compiled or self._unplanned()
-        trains = self.trainable and compiled.options.training
-        return compiled.lowered(mode or ("train" if trains else "predict"), batch or self._batch)
+        return self._compilation.lowered(mode, batch)
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Name to array, in .bin order. The arrays are the model's own: writing to them sets the weights."""
@@ -345,17 +202,10 @@ class Model:
         for name in names:
             if name not in layers:
                 raise UsageError(f"there is no layer '{name}'{did_you_mean(name, layers)}")
-        before = self._compiled
-        if before is not None and before.plans.planning.file is not None:
-            raise UsageError("layers cannot be frozen or freed while weights live in a swap file; save, and load anew")
+        self._compilation.require_no_file()
         for name in names or layers:
             layers[name].trainable = trainable
-        if self._whole is not None:
-            self._whole = self._make(self._whole.options)
-        if before is not None:
-            self._compiled = self._make(before.options)
-            self._compiled.take_over(before)
-            self._stepper = None
+        self._compilation.refresh()
         return self
 
     def reset_training(self) -> None:
@@ -452,7 +302,7 @@ class Model:
             inputs, labels, count = [np.asarray(x)], [np.asarray(y)], len(np.asarray(x))
         else:
             inputs, labels, count = self._batch_arrays(*self._in_order(x, y))
-        if self._stepper is None:
+        if self._stepper is None or self._stepper.compiled is not self.compiled:
             self.require_swap_file("train")
             self._stepper = Stepper(self.compiled, self.learning_rate, count)
         return self._stepper.step(Batch(inputs, labels, count, np.arange(count)))
@@ -482,7 +332,7 @@ class Model:
         has labels and leaves these out; ``labelled=False`` says that there are none. Only of a raw file, which does
         not tell, must this be said: where the file could be read with labels as well, DataError asks for it.
         """
-        size = whole("batch_size", batch_size, self._batch)
+        size = whole("batch_size", batch_size, self.batch_size)
         size = min(size, self.compiled.options.micro_batch or size)
         if type(x) is np.ndarray and len(x) <= size and self._fits("predict", x):
             self.require_swap_file("predict")
@@ -542,7 +392,7 @@ class Model:
         dataset = as_dataset(*self._in_order(x, y))
         dataset.normalization = dataset.normalization or self.normalization
         self.bind(dataset, class_names=self.class_names or ())
-        size = whole("batch_size", batch_size, self._batch)
+        size = whole("batch_size", batch_size, self.batch_size)
         loader = BatchLoader(dataset, min(size, dataset.sample_count or size), buffer_size=0)
         with self._reading(loader, "evaluate"):
             return evaluate_batches(self.compiled, loader)
@@ -550,7 +400,7 @@ class Model:
     @contextmanager
     def _reading(self, loader: BatchLoader, mode: Mode) -> Iterator[None]:
         """Count what a loader takes beside what is counted already."""
-        before, taken = self._data, data_memory([loader])
+        before, taken = self._compilation.data, data_memory([loader])
         self.hold_data(taken if before is None else before.plus(taken), [(mode, loader.batch_size)])
         try:
             self.require_swap_file(mode)
@@ -606,12 +456,12 @@ class Model:
         """Inputs and labels that are given by name as lists in the order of the data."""
         doubts: list[str] = []
         if isinstance(x, Mapping):
-            x = by_name(x, [(name,) for name in self._unplanned().graph("predict").inputs], "input")
+            x = by_name(x, [(name,) for name in self._compilation.unplanned().graph("predict").inputs], "input")
         elif isinstance(x, (list, tuple)) and len(x) == len(inputs := self.lowered("predict").inputs) > 1:
-            graph = self._unplanned().graph("predict")
+            graph = self._compilation.unplanned().graph("predict")
             doubts = order_doubts(self.spec, graph.inputs, [inputs[place].dim.features for place in graph.input_order])
         if isinstance(y, Mapping):
-            names = self._unplanned().graph("train" if self.trainable else "evaluate").labels
+            names = self._compilation.unplanned().graph("train" if self.trainable else "evaluate").labels
             y = by_name(y, [(name, name.removesuffix("/loss")) for name in names], "label")
         warn(doubts, self._told)
         return x, y
@@ -619,7 +469,7 @@ class Model:
     def bind(self, dataset: Any, *, labels: bool = True, class_names: Sequence[str] | None = None) -> None:
         """Tell a data set what the model expects. DataError when it does not fit."""
         mode: Mode = ("train" if self.trainable else "evaluate") if labels else "predict"
-        lowered, graph = self.lowered(mode), self._unplanned().graph(mode)
+        lowered, graph = self.lowered(mode), self._compilation.unplanned().graph(mode)
         dataset.expected_features = self.feature_names
         dataset.input_names, dataset.label_names = graph.inputs, graph.labels
         dataset.bind(
@@ -647,13 +497,6 @@ def _joined(batches: Iterator[tuple[NDArray[Any], ...]], samples: int | None) ->
 def _is_named(pair: Any) -> bool:
     """A pair of inputs and labels of which one or both are given by name."""
     return isinstance(pair, tuple) and len(pair) == 2 and any(isinstance(part, Mapping) for part in pair)
-
-
-def default_threads() -> int:
-    """One for each processor that this process may use, or as many as Numba's own variable allows."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    allowed = os.environ.get("NUMBA_NUM_THREADS", "")
-    return min(processors, int(allowed)) if allowed.isdecimal() and int(allowed) else processors
 
 
 def _as_list(arrays: Arrays) -> list[ArrayLike]:

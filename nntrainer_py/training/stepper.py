@@ -38,7 +38,7 @@ class Stepper:
     ) -> None:
         if accumulation > 1 and not compiled.options.accumulate_gradients:
             raise ValueError("the model was compiled without gradient accumulation")
-        self._compiled = compiled
+        self.compiled = compiled
         self._rate = rate
         self._batch_size = batch_size
         self._accumulation = accumulation
@@ -58,13 +58,13 @@ class Stepper:
 
     def prepare(self, sizes: list[int]) -> None:
         """Plan, bind and compile what batches of these sizes need, so that memory does not grow later."""
-        for size in sorted(set(piece_sizes(sizes, self._compiled.options.micro_batch)), reverse=True):
-            self._compiled.program("train", size)
+        for size in sorted(set(piece_sizes(sizes, self.compiled.options.micro_batch)), reverse=True):
+            self.compiled.program("train", size)
 
     @property
     def step_count(self) -> int:
         """Updates done since the beginning of training."""
-        return int(self._compiled.state.counters[StepState.STEP])
+        return int(self.compiled.state.counters[StepState.STEP])
 
     @property
     def between_updates(self) -> bool:
@@ -82,18 +82,18 @@ class Stepper:
         Raises:
             NumericalError: the loss is not finite; this batch changed neither weights nor running statistics.
         """
-        with self._compiled.lock:
+        with self.compiled.lock:
             return self._step(batch)
 
     def _step(self, batch: Batch) -> float:
-        state, count = self._compiled.state, batch.count
+        state, count = self.compiled.state, batch.count
         if self._held == 0:
             self.learning_rate = self._rate(int(state.counters[StepState.ITERATION]))
             state.numbers[StepState.LEARNING_RATE] = self.learning_rate
             state.numbers[StepState.SAMPLES] = self._logical_samples(count)
         divisor = float(state.numbers[StepState.SAMPLES])
         loss = 0.0
-        for piece in pieces(batch, self._compiled.options.micro_batch):
+        for piece in pieces(batch, self.compiled.options.micro_batch):
             loss += self._piece(piece, divisor) * (piece.count / count)
         self._held += 1
         if self._left is not None:
@@ -104,7 +104,7 @@ class Stepper:
 
     def _piece(self, piece: Batch, divisor: float) -> float:
         """Forward and backward of what is computed at once; the mean loss of its samples."""
-        compiled, engine = self._compiled, self._compiled.engine
+        compiled, engine = self.compiled, self.compiled.engine
         program = self._program = compiled.program("train", piece.count)
         compiled.feed("train", program, piece.inputs, piece.labels)
         compiled.state.counters[StepState.OFFSET] = self._seen
@@ -125,7 +125,7 @@ class Stepper:
     def finish_epoch(self) -> None:
         """Do the update of a logical batch that the end of the epoch left incomplete."""
         if self._held:
-            self._update(float(self._compiled.state.numbers[StepState.SAMPLES]))
+            self._update(float(self.compiled.state.numbers[StepState.SAMPLES]))
 
     def _logical_samples(self, count: int) -> int:
         if self._accumulation == 1:
@@ -134,7 +134,7 @@ class Stepper:
         return full if self._left is None else min(full, self._left)
 
     def _update(self, divisor: float) -> None:
-        compiled, program = self._compiled, self._program
+        compiled, program = self.compiled, self._program
         assert program is not None
         if self._delayed:
             if self._seen != divisor:

@@ -9,7 +9,7 @@ import pytest
 from small_models import classifier, data
 
 from nntrainer_py.errors import UsageError
-from nntrainer_py.model import default_threads
+from nntrainer_py.training.compilation import default_threads
 
 WRONG = (0, -1, 1.5, "8", True)
 
