@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.data.normalization import Normalization
-from nntrainer_py.errors import quoted
+from nntrainer_py.errors import counted, quoted
 from nntrainer_py.formats import json_tensor
 from nntrainer_py.formats.safetensors import SafetensorsFile
 from nntrainer_py.training.trainee import Trainee
@@ -90,7 +90,7 @@ def _normalization(file: SafetensorsFile) -> Normalization | None:
         told = json.loads(text)
         count = int(told["inputs"])
         if not 0 < count <= _MOST_INPUTS:
-            raise ValueError(f"{count} inputs")
+            raise ValueError(f"for {counted(count, 'input')}")
         shift, scale = (
             tuple(_float32(file.read(f"{part}/{place}")) for place in range(count)) for part in (_SHIFT, _SCALE)
         )

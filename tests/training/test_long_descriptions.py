@@ -87,7 +87,7 @@ NUMBERS = {"data/shift/0": np.zeros((1, 1, 1), np.float32), "data/scale/0": np.o
     [
         ("{", {}, "its normalization cannot be read"),
         (json.dumps({**SCALING, "inputs": 2}), {}, "there is no tensor 'data/shift/1'"),
-        (json.dumps({**SCALING, "inputs": 10**9}), {}, "its normalization cannot be read: 1000000000 inputs"),
+        (json.dumps({**SCALING, "inputs": 10**9}), {}, "its normalization cannot be read: for 1000000000 inputs"),
         (json.dumps({**SCALING, "method": "x"}), {}, "its normalization cannot be read: expected a method"),
         (json.dumps(SCALING), {"data/scale/0": np.zeros((1, 1, 1), np.float32)}, "a scale must be greater than 0"),
         (json.dumps(SCALING), {"data/shift/0": np.zeros((1, 1, 1), np.float64)}, "expected float32, got float64"),
