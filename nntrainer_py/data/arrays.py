@@ -52,8 +52,8 @@ class ArrayDataset(IndexedDataset):
 
     def scratch_bytes(self, batch_size: int, *, in_order: bool = False) -> int:
         gatherers = (*self._gatherers, *self._label_gatherers)
-        return super().scratch_bytes(batch_size, in_order=in_order) + (
-            0 if in_order else sum(one.scratch_bytes(batch_size) for one in gatherers)
+        return super().scratch_bytes(batch_size, in_order=in_order) + sum(
+            one.scratch_bytes(batch_size, in_order=in_order) for one in gatherers
         )
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
+
+from nntrainer_py.data.file_map import StoredRows
 
 Float32 = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
 
+Parts = tuple[tuple[int, Float32], ...]
+
 _SCRATCH_BYTES = 1 << 18  # fits the second-level cache, so that the second copy is cheap
+# Bytes of a row; scattered rows of a file that are shorter are taken through its map. Reading each by itself would take
+# several times as long and, from a thread beside the one that computes, hold that up.
+_SHORT_ROW = 1 << 14
+_LONG_ROW = 1 << 12  # bytes from which on reading a row for itself costs no more than copying it once again
 
 
 def strict_float32() -> np.errstate:
@@ -20,7 +30,8 @@ class RowGatherer:
     """Picks rows of ``source`` (samples, ...) and writes them, as float32, to columns of batch rows.
 
     A C-contiguous source is gathered through a small scratch block, kept once it was needed: at most as many rows as
-    were ever asked for at once. Any other layout, and a run of rows, goes without.
+    were ever asked for at once. Any other layout, and a run of rows that lie in memory, goes without; so do rows of
+    float32 in a file, which are read to where they belong, unless they are short.
     """
 
     def __init__(self, source: npt.NDArray[np.generic]) -> None:
@@ -30,11 +41,21 @@ class RowGatherer:
         self._row_bytes = self.width * int(source.dtype.itemsize)
         self._flat: npt.NDArray[np.generic] | None = None
         self._scratch = np.empty((0, self.width), dtype=source.dtype)
+        self._stored = StoredRows.of(source)
+        self._ready = source.dtype == np.float32  # to be read to batch rows as they are
         if self.source.flags.c_contiguous and len(self.source):
             self._flat = self.source.reshape(len(self.source), self.width)
+        self._by_map = self._stored is None or self._row_bytes < _SHORT_ROW  # scattered rows
 
-    def scratch_bytes(self, count: int) -> int:
-        """Memory besides the source that gathering ``count`` rows at once needs; it is kept."""
+    def scratch_bytes(self, count: int, *, in_order: bool = False) -> int:
+        """Memory besides the source that gathering ``count`` rows at once needs; it is kept.
+
+        ``in_order``: the rows are always a run.
+        """
+        if self._stored is None:
+            return 0 if in_order else self._block(count) * self._row_bytes
+        if self._ready and self._row_bytes >= (_LONG_ROW if in_order else _SHORT_ROW):
+            return 0
         return self._block(count) * self._row_bytes
 
     def _block(self, count: int) -> int:
@@ -44,33 +65,84 @@ class RowGatherer:
         return min(count, max(1, _SCRATCH_BYTES // max(1, self._row_bytes)))
 
     def gather(self, indices: Indices, *parts: tuple[int, Float32]) -> None:
-        """Write, for each part (first column, rows (count, columns)), that piece of the chosen source rows."""
+        """Write, for each part (first column, rows (count, columns)), that piece of the chosen source rows.
+
+        Raises:
+            FloatingPointError: a value is too large for float32.
+            DataError: the file of the source cannot be read, or became shorter.
+        """
         with strict_float32():
             self._gather(indices, parts)
 
-    def _gather(self, indices: Indices, parts: tuple[tuple[int, Float32], ...]) -> None:
+    def _gather(self, indices: Indices, parts: Parts) -> None:
         count = len(indices)
         if self._flat is None:
             for row, index in enumerate(indices.tolist()):
                 values = self.source[index].reshape(-1)
                 for first, rows in parts:
                     rows[row] = values[first : first + rows.shape[1]]
-        elif count and indices[-1] - indices[0] == count - 1 and (indices[1:] - indices[:-1] == 1).all():
+            return
+        in_run = count > 1 and indices[-1] - indices[0] == count - 1 and bool((indices[1:] - indices[:-1] == 1).all())
+        if self._stored is not None and (in_run or not self._by_map):
+            self._read(self._stored, indices, in_run, parts)
+        elif in_run:
             run = self._flat[int(indices[0]) : int(indices[0]) + count]
             for first, rows in parts:
                 rows[...] = run[:, first : first + rows.shape[1]]
         else:
             self._gather_blocks(indices, parts)
 
-    def _gather_blocks(self, indices: Indices, parts: tuple[tuple[int, Float32], ...]) -> None:
-        assert self._flat is not None
-        block = self._block(len(indices))
-        if len(self._scratch) < block:
-            self._scratch = np.empty((block, self.width), dtype=self.source.dtype)
+    def _read(self, stored: StoredRows, indices: Indices, in_run: bool, parts: Parts) -> None:
+        """Rows from the file: straight to the batch where the numbers are what it wants, else through the scratch."""
+        targets = self._targets(parts) if self._ready else None
+        if targets is not None and in_run and len(targets) == 1 and parts[0][1].shape[1] == self.width:
+            stored.read_run(int(indices[0]), targets[0])
+        elif targets is not None and (not in_run or self._row_bytes >= _LONG_ROW):
+            sizes = [4 * rows.shape[1] for _, rows in parts]
+            stored.read_each(indices.tolist(), targets, sizes, 4 * parts[0][0])
+        else:
+            self._read_blocks(stored, indices, in_run, parts)
+
+    @staticmethod
+    def _targets(parts: Parts) -> list[memoryview] | None:
+        """The bytes of the batch rows, if the parts follow each other in a row of the source."""
+        following = all(first + rows.shape[1] == then for (first, rows), (then, _) in pairwise(parts))
+        if not following or not all(rows.flags.c_contiguous for _, rows in parts):
+            return None
+        return [rows.data.cast("B") for _, rows in parts]
+
+    def _read_blocks(self, stored: StoredRows, indices: Indices, in_run: bool, parts: Parts) -> None:
+        block, size = self._take_scratch(len(indices)), self._row_bytes
+        raw = self._scratch.view(np.uint8).data.cast("B")
         for start in range(0, len(indices), block):
             chosen = indices[start : start + block]
-            values = self._scratch[: len(chosen)]
+            target = raw[: len(chosen) * size]
+            if in_run:
+                stored.read_run(int(chosen[0]), target)
+            else:
+                stored.read_each(chosen.tolist(), [target], [size])
+            self._hand_out(start, len(chosen), parts)
+
+    def _take_scratch(self, count: int) -> int:
+        """Have the scratch for ``count`` rows; how many go through it at once."""
+        block = self._block(count)
+        if len(self._scratch) < block:
+            self._scratch = np.empty((block, self.width), dtype=self.source.dtype)
+        return block
+
+    def _hand_out(self, start: int, count: int, parts: Parts) -> None:
+        """Copy the first rows of the scratch to the batch rows from ``start`` on."""
+        values = self._scratch[:count]
+        for first, rows in parts:
+            rows[start : start + count] = values[:, first : first + rows.shape[1]]
+
+    def _gather_blocks(self, indices: Indices, parts: Parts) -> None:
+        assert self._flat is not None
+        block = self._take_scratch(len(indices))
+        # As bytes: of numbers that are not aligned, as in an archive, NumPy would copy all before it takes any.
+        source, target = self._flat.view(np.uint8), self._scratch.view(np.uint8)
+        for start in range(0, len(indices), block):
+            chosen = indices[start : start + block]
             # mode "clip" writes straight to out ("raise" would go through a copy); the numbers were checked before.
-            np.take(self._flat, chosen, axis=0, out=values, mode="clip")
-            for first, rows in parts:
-                rows[start : start + len(chosen)] = values[:, first : first + rows.shape[1]]
+            np.take(source, chosen, axis=0, out=target[: len(chosen)], mode="clip")
+            self._hand_out(start, len(chosen), parts)

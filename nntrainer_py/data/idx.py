@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nntrainer_py.data.arrays import ArrayDataset
+from nntrainer_py.data.file_map import map_file, map_of
 from nntrainer_py.data.files import checked_file, reason
 from nntrainer_py.errors import DataError, Origin, printable
 
@@ -49,16 +50,8 @@ class IdxDataset(ArrayDataset):
         except DataError as error:
             raise error.located(origin, key) from None
         self.path, self.label_path = images, labels
-        self.resident_bytes = sum(array.nbytes for array in arrays if array is not None and not _is_mapped(array))
+        self.resident_bytes = sum(array.nbytes for array in arrays if array is not None and map_of(array) is None)
         self.origin, self.key = origin, key
-
-
-def _is_mapped(array: npt.NDArray[Any]) -> bool:
-    """Whether the numbers stay in the file."""
-    base: Any = array
-    while base is not None and not isinstance(base, np.memmap):
-        base = getattr(base, "base", None)
-    return base is not None
 
 
 def labels_beside(images: Path) -> Path | None:
@@ -88,7 +81,7 @@ def read_idx(path: Path) -> npt.NDArray[Any]:
                 return _unpack(source, shape, dtype, needed, name)
             if needed != stored - start:
                 raise DataError(f"{name}: an array {shape} takes {needed} bytes, the file has {stored - start}")
-        return np.asarray(np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape))
+        return map_file(path, dtype, start, shape)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: is damaged: {error}") from None
     except OSError as error:

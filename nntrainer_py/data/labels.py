@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from nntrainer_py.data.file_map import FAULT_BYTES, release
 from nntrainer_py.data.numerals import number_of
 from nntrainer_py.errors import DataError, counted, printable, quoted
 
@@ -20,9 +21,10 @@ T = TypeVar("T", str, float)
 
 LABEL_KINDS = ("distribution", "probability", "finite", "any")
 SUM_TOLERANCE = 1e-3  # how far the sum of a distribution may be from 1; float32 rows of 100,000 classes stay below
-_CHECKED_ROWS = 4096
+_CHECKED_BYTES = 1 << 19  # of labels looked at together; bounds the temporaries of a check
+_CHECKED_VALUES = _CHECKED_BYTES // 8
+_LISTED = 4096  # numbers that are Python objects at one time
 _SHOWN = 10  # class names in a message
-_CHECKED_AT_ONCE = 1 << 18  # values; bounds the temporaries of a check
 
 
 def encode_labels(raw: int, shape: Sequence[int]) -> Literal["direct", "index"] | None:
@@ -74,12 +76,17 @@ class LabelEncoder:
         """Refuse stored labels, (samples, ...) from sample 0 on, that are out of range or break ``kind``."""
         if self.direct and kind == "any":
             return
-        for start in range(0, len(values), _CHECKED_ROWS):
-            part = np.asarray(values[start : start + _CHECKED_ROWS])
+        # In a file, labels between inputs bring in pages of these.
+        touched = min(values.strides[0], self.raw * values.itemsize + FAULT_BYTES) if len(values) else 0
+        step = max(1, min(_CHECKED_VALUES // self.raw, 4 * _CHECKED_BYTES // max(1, touched)))
+        for start in range(0, len(values), step):
+            part = np.asarray(values[start : start + step])
             if self.direct:
-                check_labels(kind, part.astype(np.float32).reshape(len(part), *self._shape), start, where=where)
+                rows = part.astype(np.float32, copy=False).reshape(len(part), *self._shape)
+                check_labels(kind, rows, start, where=where)
             else:
                 check_classes(part, self.classes, None, where, first_index=start, names=self._names)
+            release(values)
 
     def expand(self, rows: Float32, numbers: Indices, where: Where) -> None:
         """Turn the class indices last written to `target` into one-hot ``rows``; nothing to do for direct labels."""
@@ -122,10 +129,16 @@ def check_classes(
         numbers: the sample number of each row; by default ``first_index`` and on.
     """
     rows = values.reshape(len(values), -1)
-    good = (rows >= 0) & (rows < classes) & (rows == np.floor(rows))  # type: ignore[operator]
-    if good.all():
+    step = max(1, _CHECKED_VALUES // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        good = (part >= 0) & (part < classes) & (part == np.floor(part))  # type: ignore[operator]
+        if not good.all():
+            break
+    else:
         return
     row, column = np.argwhere(~good)[0]
+    row += start
     value = rows[row, column].item()
     text = f"{value:g}" if isinstance(value, float) else str(value)
     of = f" ({', '.join(printable(n) for n in names[:10])}{', ...' if len(names) > 10 else ''})" if names else ""
@@ -158,7 +171,7 @@ def check_labels(
         raise ValueError(f"label kind: expected one of {', '.join(LABEL_KINDS)}, got {kind!r}")
     if kind == "any" or labels.size == 0:
         return
-    step = max(1, _CHECKED_AT_ONCE // max(1, labels[0].size))
+    step = max(1, _CHECKED_VALUES // max(1, labels[0].size))
     for start in range(0, len(labels), step):
         part = labels[start : start + step]
         found = _first_bad(kind, part)
@@ -175,8 +188,10 @@ def _first_bad(kind: str, part: npt.NDArray[np.floating]) -> tuple[int, str] | N
         low, high, meaning = 0.0, 1.0, "a label must lie between 0 and 1"
     else:
         low, high, meaning = -np.inf, np.inf, "a label must be finite"
-    bad = ~(np.isfinite(rows) & (rows >= low) & (rows <= high))
-    if bad.any():
+    # The extremes take no memory, however long a row is; one of them is not a number where any value is none.
+    least, most = rows.min(), rows.max()
+    if not (np.isfinite(least) and np.isfinite(most) and least >= low and most <= high):
+        bad = ~(np.isfinite(rows) & (rows >= low) & (rows <= high))
         row, column = np.argwhere(bad)[0]
         return int(row), f"{meaning}, got {rows[row, column]:g} at position {column}"
     if kind == "distribution":
@@ -248,7 +263,7 @@ def indices_of_names(names: Sequence[str], class_names: Sequence[str], where: Wh
 
 def indices_of_numbers(numbers: Float32, class_names: Sequence[str], where: Where) -> Float32:
     """The same for labels (samples,) that are numbers."""
-    pieces = (numbers[start : start + _CHECKED_ROWS].tolist() for start in range(0, len(numbers), _CHECKED_ROWS))
+    pieces = (numbers[start : start + _LISTED].tolist() for start in range(0, len(numbers), _LISTED))
     return _indices(chain.from_iterable(pieces), len(numbers), Classes(class_names).of_number, where)
 
 

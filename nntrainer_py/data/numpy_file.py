@@ -17,6 +17,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy_format
 
 from nntrainer_py.data.arrays import ArrayDataset
+from nntrainer_py.data.file_map import map_file
 from nntrainer_py.data.files import checked_file, reason
 from nntrainer_py.data.rows import TableDataset
 from nntrainer_py.errors import DataError, Origin, did_you_mean, printable, quoted
@@ -171,8 +172,7 @@ def _map(
         raise DataError(f"{name}: is cut off: an array {shape} of {dtype} takes {needed} bytes, {available} are there")
     if not needed:
         raise DataError(f"{name}: the array is empty (shape {shape})")
-    mapped = np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape, order="F" if fortran else "C")
-    return np.asarray(mapped)
+    return map_file(path, dtype, start, shape, "F" if fortran else "C")
 
 
 def _row_table(array: AnyArray, name: str) -> AnyArray:

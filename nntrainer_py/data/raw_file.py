@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, as_shape, size_of
+from nntrainer_py.data.file_map import map_file
 from nntrainer_py.data.files import checked_file, known_format, reason
 from nntrainer_py.data.gather import RowGatherer
 from nntrainer_py.data.labels import check_labels
@@ -82,7 +83,7 @@ class RawFileDataset(IndexedDataset):
             self._count, self._raw, self._shapes, self._label_kinds = 0, [], [], before
 
     def scratch_bytes(self, batch_size: int, *, in_order: bool = False) -> int:
-        gathering = 0 if in_order or self._gatherer is None else self._gatherer.scratch_bytes(batch_size)
+        gathering = 0 if self._gatherer is None else self._gatherer.scratch_bytes(batch_size, in_order=in_order)
         return super().scratch_bytes(batch_size, in_order=in_order) + gathering
 
     def close(self) -> None:
@@ -136,8 +137,7 @@ class RawFileDataset(IndexedDataset):
         self.close()
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            with os.fdopen(os.dup(self._descriptor), "rb") as stream:
-                mapped = np.memmap(stream, dtype="<f4", mode="r", shape=(self._count, stride))
+            mapped = map_file(self.path, "<f4", 0, (self._count, stride))
         except (OSError, ValueError) as error:
             raise self.error(reason(error) if isinstance(error, OSError) else str(error)) from None
         self._gatherer = RowGatherer(mapped)
@@ -157,7 +157,7 @@ class RawFileDataset(IndexedDataset):
         shorter = (features + indices) * _VALUE_BYTES
         classes = [shape[2] for shape in labels]
         if not self._integer_labels and shorter != stride * _VALUE_BYTES and self._bytes % shorter == 0:
-            table = np.memmap(self.path, dtype="<f4", mode="r", shape=(self._bytes // shorter, features + indices))
+            table = map_file(self.path, "<f4", 0, (self._bytes // shorter, features + indices))
             if _are_indices(np.asarray(table[:_PROBED_SAMPLES, features:]), max(classes)):
                 raise self.error(
                     f"wrong stride: {text}; it would hold exactly {counted(len(table), 'sample')} of {shorter} bytes "

@@ -64,9 +64,8 @@ class TableDataset(IndexedDataset):
         return len(self._gatherer.source)
 
     def scratch_bytes(self, batch_size: int, *, in_order: bool = False) -> int:
-        return super().scratch_bytes(batch_size, in_order=in_order) + (
-            0 if in_order else self._gatherer.scratch_bytes(batch_size)
-        )
+        gathering = self._gatherer.scratch_bytes(batch_size, in_order=in_order)
+        return super().scratch_bytes(batch_size, in_order=in_order) + gathering
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         width = self._gatherer.width
