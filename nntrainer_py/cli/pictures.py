@@ -5,9 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nntrainer_py.errors import DataError, MissingExtraError, printable
 
@@ -18,7 +22,8 @@ if TYPE_CHECKING:
 #: inches; a picture of this size takes some 7 MiB while it is drawn
 _LARGEST = 12.0
 
-Points = list[tuple[float, float]]
+#: (points, 2): epoch and value
+Points = NDArray[np.float64]
 Panel = tuple[str, list[tuple[str, Points]]]
 
 
@@ -41,8 +46,9 @@ def panels(rows: Sequence[EpochRow]) -> list[Panel]:
 
 
 def _points(rows: Sequence[EpochRow], key: str) -> Points:
-    found = [(row.epoch, row.figure(key)) for row in rows]
-    return [(epoch, value) for epoch, value in found if value is not None and isfinite(value)]
+    found = ((row.epoch, row.figure(key)) for row in rows)
+    kept = ((epoch, value) for epoch, value in found if value is not None and isfinite(value))
+    return np.fromiter(chain.from_iterable(kept), np.float64).reshape(-1, 2)
 
 
 def draw_curves(rows: Sequence[EpochRow], path: Path, title: str) -> None:
@@ -52,7 +58,7 @@ def draw_curves(rows: Sequence[EpochRow], path: Path, title: str) -> None:
     for axes, (name, lines) in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
         for label, points in lines:
             marker = "." if len(points) < 60 else ""
-            axes.plot([x for x, _ in points], [y for _, y in points], marker=marker, label=label)
+            axes.plot(points[:, 0], points[:, 1], marker=marker, label=label)
         axes.set_title(name)
         axes.set_xlabel("epoch")
         axes.grid(alpha=0.3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,10 +76,10 @@ class RunFiles:
         result = _json(path / files.RESULT)
         if result is None:
             raise UsageError(f"{printable(str(path))} is no finished run: it has no {files.RESULT}")
-        lines = _text(path / files.HISTORY_LINES).splitlines()
         layout, evaluation = _json(path / files.LAYOUT), _json(path / files.EVALUATION)
         try:
-            history = History.of_records([json.loads(line) for line in lines if line.strip()])
+            lines = io.StringIO(_text(path / files.HISTORY_LINES))
+            history = History.of_records(json.loads(line) for line in lines if line.strip())
             confusions = None if evaluation is None else Confusions.of_record(evaluation)
             if evaluation is not None:
                 del evaluation["confusion"]  # lists of numbers take much room

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from nntrainer_py.cli.quantities import amount
 
-Points = Sequence[tuple[float, float]]
+if TYPE_CHECKING:
+    from nntrainer_py.cli.pictures import Points
 
 #: of the lines of a panel; in the page's style sheet
 _LINES = ("first", "second", "third")
@@ -29,14 +31,16 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 def curves(title: str, lines: Sequence[tuple[str, Points]], width: int = 380, height: int = 240) -> str:
     """One panel: a line for each (label, points), epochs across."""
-    points = [point for _, line in lines for point in line]
-    if not points:
+    import numpy as np
+
+    points = np.concatenate([np.empty((0, 2)), *(line for _, line in lines)])
+    if not len(points):
         return (
             f'<svg class="panel" viewBox="0 0 {width} {height}"><text x="20" y="30">{escape(title)}: none</text></svg>'
         )
     left, right, top, bottom = 56, 12, 28, 30
-    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
-    low_y, high_y = min(y for _, y in points), max(y for _, y in points)
+    low_x, low_y = map(float, points.min(axis=0))
+    high_x, high_y = map(float, points.max(axis=0))
     if low_y == high_y:
         low_y, high_y = low_y - (abs(low_y) * 0.1 or 1), high_y + (abs(high_y) * 0.1 or 1)
     if low_x == high_x:

@@ -7,10 +7,11 @@ import io
 import json
 import math
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nntrainer_py.errors import DataError
 from nntrainer_py.formats.atomic import write_atomically
@@ -71,67 +72,122 @@ class EpochRow:
         return None if value is None else float(value)
 
 
-class History(Sequence[EpochRow]):
-    """The rows of a run, also of the part before it was resumed."""
+class _Layout(NamedTuple):
+    """Which figures a row has: names of the metrics of training and of validation, and whether there is its loss."""
 
-    def __init__(self, rows: Sequence[EpochRow] = ()) -> None:
-        self.rows = list(rows)
-        self._texts: list[str] = []  # of the first rows
+    metrics: tuple[str, ...]
+    valid_metrics: tuple[str, ...]
+    validated: bool
+
+
+class History(Sequence[EpochRow]):
+    """The rows of a run, also of the part before it was resumed.
+
+    They are kept as numbers in arrays, some 100 bytes each, and made anew when asked for: runs may have many thousands.
+    """
+
+    def __init__(self, rows: Iterable[EpochRow] = ()) -> None:
+        self._counts = array("q")  # epoch, step, samples of each row
+        self._figures = array("d")  # of all rows: loss, learning rate, seconds, loss of the validation, metrics
+        self._begins = array("q")  # of each row in them
+        self._layouts: list[_Layout] = []  # that there are; mostly one
+        self._kinds = array("l")  # of each row, its place in them
+        self._texts = bytearray()  # lines of the first rows
+        self._encoded = 0  # how many these are
+        for row in rows:
+            self.append(row)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.rows[index]
+        if isinstance(index, slice):
+            return [self._row(place) for place in range(len(self))[index]]
+        return self._row(range(len(self))[index])
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._begins)
 
     def __iter__(self) -> Iterator[EpochRow]:
-        return iter(self.rows)
+        return (self._row(place) for place in range(len(self)))
 
     def append(self, row: EpochRow) -> None:
         """Add an epoch."""
-        self.rows.append(row)
+        layout = _Layout(tuple(row.metrics), tuple(row.valid_metrics), row.valid_loss is not None)
+        if layout not in self._layouts:
+            self._layouts.append(layout)
+        self._kinds.append(self._layouts.index(layout))
+        self._counts.extend((row.epoch, row.step, row.samples))
+        self._begins.append(len(self._figures))
+        self._figures.extend((row.loss, row.learning_rate, row.seconds))
+        if row.valid_loss is not None:
+            self._figures.append(row.valid_loss)
+        self._figures.extend(row.metrics.values())
+        self._figures.extend(row.valid_metrics.values())
+
+    def _row(self, place: int) -> EpochRow:
+        layout = self._layouts[self._kinds[place]]
+        epoch, step, samples = self._counts[3 * place : 3 * place + 3]
+        begin = self._begins[place]
+        loss, rate, seconds = self._figures[begin : begin + 3]
+        begin += 3
+        valid_loss = self._figures[begin] if layout.validated else None
+        begin += layout.validated
+        middle = begin + len(layout.metrics)
+        metrics = dict(zip(layout.metrics, self._figures[begin:middle], strict=True))
+        end = middle + len(layout.valid_metrics)
+        valid_metrics = dict(zip(layout.valid_metrics, self._figures[middle:end], strict=True))
+        return EpochRow(epoch, step, loss, metrics, valid_loss, valid_metrics, rate, seconds, samples)
 
     def column(self, name: str) -> list[float | None]:
         """One column of all epochs."""
-        return [row.figure(name) for row in self.rows]
+        return [row.figure(name) for row in self]
 
     def columns(self) -> list[str]:
         """Names of the columns, in the order of the file."""
-        return list(self.rows[-1].columns()) if self.rows else []
+        return list(self[-1].columns()) if len(self) else []
 
     def csv(self) -> str:
         """The text of ``history.csv``; numbers so that they read back equal."""
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        if self.rows:
+        return "".join(self._csv_lines())
+
+    def _csv_lines(self) -> Iterator[str]:
+        if len(self):
             names = self.columns()
-            writer.writerow(names)
-            for row in self.rows:
+            yield _csv_line(names)
+            for row in self:
                 values = row.columns()
-                writer.writerow(["" if (value := values.get(name)) is None else repr(value) for name in names])
-        return stream.getvalue()
+                yield _csv_line("" if (value := values.get(name)) is None else repr(value) for name in names)
 
     def json_lines(self) -> str:
         """One JSON object an epoch; a figure that is not finite is null."""
-        return "".join(json.dumps(finite(row.as_record()), allow_nan=False) + "\n" for row in self.rows)
+        return "".join(self._json_lines())
+
+    def _json_lines(self) -> Iterator[str]:
+        return (json.dumps(finite(row.as_record()), allow_nan=False) + "\n" for row in self)
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
         """Replace the file atomically; DataError with the cause when that is not possible."""
-        write_atomically(Path(path), [self.csv().encode()], error=DataError)
+        write_atomically(Path(path), map(str.encode, self._csv_lines()), error=DataError)
 
     def write_json_lines(self, path: str | os.PathLike[str]) -> None:
         """Replace the file atomically; DataError with the cause when that is not possible."""
-        write_atomically(Path(path), [self.json_lines().encode()], error=DataError)
+        write_atomically(Path(path), map(str.encode, self._json_lines()), error=DataError)
 
-    def lines(self) -> list[str]:
+    def lines(self) -> Iterator[str]:
         """Rows as JSON for a checkpoint; `of_records` takes the values back. Each row is encoded only once."""
-        self._texts += [json.dumps(row.as_record()) for row in self.rows[len(self._texts) :]]
-        return self._texts
+        for place in range(self._encoded, len(self)):
+            self._texts += json.dumps(self._row(place).as_record()).encode() + b"\n"
+        self._encoded = len(self)
+        return (line.decode().rstrip("\n") for line in io.BytesIO(self._texts))
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> History:
         """The rows of plain values, as `EpochRow.as_record` and `lines` have them."""
-        return cls([EpochRow(**record) for record in records])
+        return cls(EpochRow(**record) for record in records)
+
+
+def _csv_line(cells: Iterable[str]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerow(cells)
+    return stream.getvalue()
 
 
 def finite(value: Any) -> Any:
