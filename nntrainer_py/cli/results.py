@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 from nntrainer_py.cli import run_folder as files
 from nntrainer_py.cli.console import LogFile, follower
 from nntrainer_py.cli.costs import StepCost, step_cost
+from nntrainer_py.cli.ending import Ending
 from nntrainer_py.cli.json_text import json_parts
 from nntrainer_py.cli.process import peak_memory, resident_memory, seconds_since_start
-from nntrainer_py.cli.quantities import amount, duration, figures
-from nntrainer_py.errors import DataError, MissingExtraError, NNTrainerError, NumericalError, printable
+from nntrainer_py.cli.quantities import figures
+from nntrainer_py.errors import DataError, NNTrainerError, NumericalError
 from nntrainer_py.formats.atomic import write_atomically
 from nntrainer_py.training.callbacks import BatchReport, Callback, CallbackList, HistoryFiles, RunFacts, TrainingResult
 from nntrainer_py.training.history import EpochRow, finite
 from nntrainer_py.version import __version__
 
 if TYPE_CHECKING:
+    from nntrainer_py.cli.confusion import Confusions
     from nntrainer_py.cli.layout import Layout
     from nntrainer_py.cli.run_folder import RunFolder
     from nntrainer_py.model import Model
@@ -66,14 +68,13 @@ class Recorder:
         """The run did its first step, or has another thing to keep; before that nothing was written."""
         return self._watcher.began
 
-    def nothing_to_do(self, result: TrainingResult) -> None:
+    def nothing_to_do(self, result: TrainingResult) -> Ending | None:
         """A run that is complete already: say why, and the figures of the test data; touch nothing.
 
         One that was cut off between its last epoch and its last file gets what is missing.
         """
         if self._arguments.resume and not self._is_finished(result):
-            self._finish_late(result)
-            return
+            return self._finish_late(result)
         if self._arguments.json:
             record = {
                 "event": "result",
@@ -83,10 +84,11 @@ class Recorder:
                 "test": None if result.test is None else finite(dict(result.test)),
             }
             print(json.dumps(record, allow_nan=False))
-            return
+            return None
         self._say(result.reason)
         if result.test is not None:
             self._say(f"test: {figures(dict(result.test))}")
+        return None
 
     def _is_finished(self, result: TrainingResult) -> bool:
         """The run left its results, and these are those of its last epoch."""
@@ -96,7 +98,7 @@ class Recorder:
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
-    def _finish_late(self, result: TrainingResult) -> None:
+    def _finish_late(self, result: TrainingResult) -> Ending | None:
         """Write what comes after the last epoch; its rows and its best weights may be missing as well."""
         result.history.write_csv(self._folder / files.HISTORY)
         result.history.write_json_lines(self._folder / files.HISTORY_LINES)
@@ -106,25 +108,34 @@ class Recorder:
         reason = result.reason.removeprefix("nothing to do: ").partition(";")[0]
         self._watcher.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._watcher.result = replace(result, ended="early stopping" if early else "epochs", reason=reason)
-        self.finish(None)
+        return self.finish(None)
 
-    def finish(self, error: NNTrainerError | None) -> None:
-        """Weights, results and pictures; the last lines on the terminal."""
+    def finish(self, error: NNTrainerError | None) -> Ending | None:
+        """Weights and results; returns what is to be drawn and told when model and data are gone."""
         result = self._watcher.result
         if result is None:
-            return
+            return None
         if not isinstance(error, NumericalError):
             self._model.save(self._folder / files.WEIGHTS, training_state=True)
             self._model.save(self._folder / files.MODEL)
         write_json(self._folder / files.LAYOUT, self._layout.as_record())
+        confusions = self._evaluate() if error is None else None
         cost = step_cost(self._model, self._loaders.train)
         record = self._record(result, self._layout, error, cost)
         write_json(self._folder / files.RESULT, record)
-        missing = self._pictures(result, whole=error is None)
-        if self._arguments.json:
-            print(json.dumps({"event": "result", "folder": str(self._folder.path), **record}, allow_nan=False))
-        elif not self._arguments.quiet:
-            self._report(result, record, missing, error, cost)
+        return Ending(self._name, self._folder.path, result, record, confusions, cost, error is not None)
+
+    def _evaluate(self) -> Confusions | None:
+        """Write which classes of the validation data are taken for which; None where there are none."""
+        from nntrainer_py.cli import confusion
+
+        if self._loaders.valid is None:
+            return None
+        report = confusion.class_report(self._model, self._loaders.valid)
+        if report is None:
+            return None
+        write_json(self._folder / files.EVALUATION, {"data": "valid", **report.as_record()})
+        return confusion.Confusions.of_matrix(report.names, report.confusion)
 
     def _record(
         self, result: TrainingResult, layout: Layout, error: NNTrainerError | None, cost: StepCost | None
@@ -167,51 +178,6 @@ class Recorder:
             "seconds_of_process": round(seconds_since_start(), 3),
             "environment": environment(),
         }
-
-    def _pictures(self, result: TrainingResult, *, whole: bool) -> str:
-        """Draw curves and confusion matrix; what is missing for that, if anything."""
-        from nntrainer_py.cli import confusion, pictures
-
-        report = None
-        if whole and self._loaders.valid is not None:
-            report = confusion.class_report(self._model, self._loaders.valid)
-            if report is not None:
-                write_json(self._folder / files.EVALUATION, {"data": "valid", **report.as_record()})
-        try:
-            if len(result.history):
-                pictures.draw_curves(result.history, self._folder / files.CURVES, self._name)
-            if report is not None:
-                found = confusion.Confusions.of_matrix(report.names, report.confusion)
-                pictures.draw_confusion(found, self._folder / files.CONFUSION)
-        except MissingExtraError as error:
-            return error.message
-        return ""
-
-    def _report(
-        self, result: TrainingResult, record: Mapping[str, Any], missing: str, error: NNTrainerError | None,
-        cost: StepCost | None,
-    ) -> None:  # fmt: skip
-        lines: list[tuple[str, str]] = []
-        if error is None:
-            first = self._watcher.seconds_to_first_step
-            began = "" if first is None else f", first step {duration(first)} after the start"
-            lines.append(("done", f"{result.reason or result.ended} ({duration(result.seconds)}{began})"))
-        if result.best is not None and result.best.valid_loss is not None:
-            shown = figures({"loss": result.best.valid_loss, **result.best.valid_metrics}, "valid_")
-            lines.append(("best", f"epoch {result.best_epoch}: {shown}{' (restored)' if result.restored else ''}"))
-        if result.test is not None:
-            lines.append(("test", figures(dict(result.test))))
-        memory = record["memory"]
-        peak = "" if memory["peak_resident"] is None else f"; the process had {amount(memory['peak_resident'])} at most"
-        lines.append(("memory", f"planned {amount(memory['planned']['total'])}{peak}"))
-        if cost is not None:
-            lines.append(("cost", str(cost)))
-        if missing:
-            lines.append(("pictures", missing))
-        lines.append(("folder", printable(str(self._folder.path))))
-        print()
-        for word, text in lines:
-            print(f"{word:<8}  {text}")
 
     def _say(self, text: str) -> None:
         if not self._arguments.quiet:

@@ -38,6 +38,7 @@ class RunFolder:
         self._fresh = fresh
         self._numbered = numbered
         self._lock: RunLock | None = None
+        self._used = False
 
     @classmethod
     def plan(cls, ini: Path, out: str | None, *, overwrite: bool, resume: bool) -> Self:
@@ -107,7 +108,8 @@ class RunFolder:
         return self
 
     def clear(self, written: Path | None = None) -> None:
-        """Remove the files of the run that this one replaces, but not one that this run has ``written`` already."""
+        """The run begins: remove the files of that which it replaces, but not one that it has ``written`` already."""
+        self._used = True
         if not self.resume and not self._fresh:
             for name in FILES:
                 if self.path / name != written:
@@ -115,12 +117,12 @@ class RunFolder:
             for path in (self.path / TENSORBOARD).glob(EVENT_FILES):
                 path.unlink()
 
-    def close(self, *, unused: bool = False) -> None:
+    def close(self) -> None:
         """Give the lock back; a folder that was made for a run that never began goes away again."""
         if self._lock is not None:
             self._lock.__exit__(None, None, None)
             self._lock = None
-        if unused and self._fresh:
+        if self._fresh and not self._used:
             with contextlib.suppress(OSError):
                 self.path.rmdir()
                 if self._numbered:

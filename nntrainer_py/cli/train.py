@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ from nntrainer_py.cli.command import (
     tell_of_signal,
 )
 from nntrainer_py.cli.opening import USES, open_data, open_model, require_trainable, require_training_data
-from nntrainer_py.cli.weights import GivenWeights, weights_file
+from nntrainer_py.cli.places import bytes_written, require_folder, require_weight_names, require_writable
+from nntrainer_py.cli.weights import GivenWeights
 from nntrainer_py.errors import InterruptedRun, NNTrainerError, UsageError, printable
 
 if TYPE_CHECKING:
+    from nntrainer_py.cli.ending import Ending
     from nntrainer_py.cli.layout import Layout
     from nntrainer_py.cli.run_folder import RunFolder
     from nntrainer_py.data.dataset import Dataset
@@ -93,14 +96,29 @@ def train(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return _check(arguments)
     prepared = Preparation(arguments)
+    folder = prepared.folder.open()
+    try:
+        ending, failure = _run(arguments, prepared)
+        del prepared  # model and data, whose memory is free before there are pictures
+        if ending is not None:
+            with _told_after(failure):
+                ending.show(as_json=arguments.json, quiet=arguments.quiet)
+    finally:
+        folder.close()
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def _run(arguments: argparse.Namespace, prepared: Preparation) -> tuple[Ending | None, NNTrainerError | None]:
+    """Train and keep what is to be kept. What is left to be shown, and what ended the run; neither holds the model."""
     from nntrainer_py.cli.results import Recorder
     from nntrainer_py.training import loop
 
-    loaders = prepared.loaders
-    folder = prepared.folder.open()
+    loaders, failure = prepared.loaders, None
     tell_of_compiling(arguments.quiet)
-    recorder = Recorder(prepared.model, folder, arguments, loaders, prepared.layout)
     try:
+        recorder = Recorder(prepared.model, prepared.folder, arguments, loaders, prepared.layout)
         try:
             result = loop.train(
                 prepared.model, loaders.train, loaders.valid, loaders.test,
@@ -108,21 +126,34 @@ def train(arguments: argparse.Namespace) -> int:
                 on_signal=None if arguments.quiet else tell_of_signal,
             )  # fmt: skip
         except NNTrainerError as error:
-            try:
-                recorder.finish(error)
-            except NNTrainerError as another:  # a full disk, most likely: the cause of the end is told first
-                raise SeveralErrors([error, another]) from None
-            if isinstance(error, InterruptedRun) and recorder.began:
-                raise _how_to_go_on(error, arguments, folder) from None
-            raise
-        if recorder.began:
-            recorder.finish(None)
-        else:
-            recorder.nothing_to_do(result)
+            failure = error if arguments.debug else _without_frames(error)
+        with _told_after(failure):
+            if failure is not None or recorder.began:
+                ending = recorder.finish(failure)
+            else:
+                ending = recorder.nothing_to_do(result)
     finally:
         loaders.close()
-        folder.close(unused=not recorder.began)
-    return 0
+    if isinstance(failure, InterruptedRun) and recorder.began:
+        failure = _how_to_go_on(failure, arguments, prepared.folder)
+    return ending, failure
+
+
+@contextmanager
+def _told_after(failure: NNTrainerError | None) -> Iterator[None]:
+    """An error here, a full disk most likely, is told after that which ended the run: the cause comes first."""
+    try:
+        yield
+    except NNTrainerError as another:
+        if failure is None:
+            raise
+        raise SeveralErrors([failure, another]) from None
+
+
+def _without_frames(error: NNTrainerError) -> NNTrainerError:
+    """An error lets go of what the functions held in which it came about."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 class Preparation:
@@ -151,9 +182,9 @@ class Preparation:
         require_trainable(self.model, errors)
         require_training_data(self.model, given, errors)
         data = open_data(self.model.spec, given, errors)
-        _require_writable(self.model, given, arguments.weights, errors)
+        require_writable(self.model, given, arguments.weights, errors)
         if arguments.tensorboard:
-            _require_folder(arguments.tensorboard, errors)
+            require_folder(arguments.tensorboard, errors)
         settings = _settings(arguments, self.model, folder, errors)
         start = _start(arguments, self.model, folder, errors)
         SeveralErrors.raise_if_any(errors)
@@ -172,7 +203,7 @@ class Preparation:
             from nntrainer_py.cli.run_folder import CHECKPOINT
 
             notify(schedule_notices(self.model, folder / CHECKPOINT, self.loaders.train))
-        self.folder.require_space(_bytes_written(self.model))
+        self.folder.require_space(bytes_written(self.model))
         if start is not None:
             start.load()
         for path in (settings.save_path, settings.save_best_path):
@@ -188,7 +219,7 @@ def _check(arguments: argparse.Namespace) -> int:
     given = {use: getattr(arguments, use) for use in USES if getattr(arguments, use) is not None}
     faults: list[NNTrainerError] = []
     start = _start(arguments, model, None, faults)
-    _require_weight_names(model, faults)
+    require_weight_names(model, faults)
     SeveralErrors.raise_if_any(faults)
     buffers = count_buffers(model, given, strict=True)
     name = Path(arguments.model).name
@@ -293,65 +324,6 @@ def _settings(
         return None
 
 
-def _require_writable(
-    model: Model, given: dict[str, str | None], weights: str | None, errors: list[NNTrainerError]
-) -> None:
-    """The weight files that the description asks for can be written, and take the place of nothing that is read."""
-    import os
-
-    told = len(errors)
-    taken = _files_read(model, given, weights)
-    for key in ("save_path", "save_best_path"):
-        text = getattr(model.spec.model, key)
-        if text is None:
-            continue
-        path = model.spec.folder / text
-        parent = path.parent
-        while not os.path.lexists(parent) and parent != parent.parent:
-            parent = parent.parent
-        problem = ""
-        if path.is_dir():
-            problem = "is a folder, a file was expected"
-        elif path.exists() and not path.is_file():
-            problem = "is not a regular file"
-        elif os.path.realpath(path) in taken:
-            problem = f"would overwrite {taken[os.path.realpath(path)]}"
-        elif not parent.is_dir():
-            problem = f"cannot be written, {printable(str(parent))} is no folder"
-        elif not os.access(parent, os.W_OK | os.X_OK):
-            problem = f"cannot be written, {printable(str(parent))} is not writable"
-        if problem:
-            errors.append(UsageError(f"{printable(str(path))}: {problem}", origin=model.spec.at(key), key=key))
-        taken.setdefault(os.path.realpath(path), f"what {key} writes")
-    if len(errors) == told:
-        _require_weight_names(model, errors)
-
-
-def _require_weight_names(model: Model, errors: list[NNTrainerError]) -> None:
-    """The weight files that the description asks for have names of such."""
-    from nntrainer_py.formats.names import save_fault
-
-    for key in ("save_path", "save_best_path"):
-        text = getattr(model.spec.model, key)
-        problem = "" if text is None else save_fault(text)
-        if problem:
-            path = printable(str(model.spec.folder / text))
-            errors.append(UsageError(f"{path}: {problem}", origin=model.spec.at(key), key=key))
-
-
-def _files_read(model: Model, given: dict[str, str | None], weights: str | None) -> dict[str, str]:
-    """Real path of every file that the run reads -> what it is."""
-    import os
-
-    found = {os.path.realpath(model.spec.path): "the model file"} if model.spec.path else {}
-    if weights is not None:
-        found[os.path.realpath(weights_file(weights))] = "the weights of --weights"
-    for use, section in model.spec.datasets.items():
-        paths = [str(path) for path in section.paths.values()] if given.get(use) is None else []
-        found |= {os.path.realpath(path): f"the data of [{use}_set]" for path in paths}
-    return found | {os.path.realpath(path): f"the data of --{use}" for use, path in given.items() if path is not None}
-
-
 def _event_folder(text: str) -> str:
     """The value of ``--tensorboard``, which must not swallow the model file that follows it."""
     if Path(text).is_file():
@@ -359,24 +331,6 @@ def _event_folder(text: str) -> str:
             f"'{printable(text)}' is a file, not a folder; for the folder of the run, write --tensorboard last"
         )
     return text
-
-
-def _require_folder(text: str, errors: list[NNTrainerError]) -> None:
-    """Event files can be written into a folder of that name."""
-    from nntrainer_py.cli.run_folder import require_place
-
-    try:
-        require_place(Path(text))
-    except UsageError as error:
-        errors.append(UsageError(error.message, key="--tensorboard"))
-
-
-def _bytes_written(model: Model) -> int:
-    """What a run may leave on the disk: weights and best weights, and two checkpoints while one replaces the other."""
-    lowered = model.lowered()
-    weights = sum(weight.dim.size * 4 for weight in lowered.weights)
-    state = sum(value.nbytes for value in lowered.optimizer_state)
-    return 2 * (weights + state) + 2 * (2 * weights + state) + (1 << 20)
 
 
 def _how_to_go_on(interruption: InterruptedRun, arguments: argparse.Namespace, folder: RunFolder) -> InterruptedRun:
