@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nntrainer_py.data.dataset import AnyArray, Float32, IndexedDataset, Indices, Shape, as_shape, show, size_of
+from nntrainer_py.data.file_map import release
 from nntrainer_py.data.gather import RowGatherer
 from nntrainer_py.data.labels import encode_labels, indices_of_names
+from nntrainer_py.data.texts import Texts
 from nntrainer_py.errors import DataError, counted, did_you_mean, printable
 
 ArrayOrList = npt.ArrayLike | Sequence[npt.ArrayLike]
@@ -29,7 +31,7 @@ class ArrayDataset(IndexedDataset):
         super().__init__(name)
         self._inputs = [self._real(array, "inputs") for array in _as_list(inputs)]
         arrays = [] if labels is None else _as_list(labels)
-        self._names: list[list[str] | None] = [_texts(array) for array in arrays]
+        self._names: list[Texts | None] = [_texts(array) for array in arrays]
         self._take_class_names()
         self._labels = [
             self._real(array, "labels") if texts is None else self._index(texts)
@@ -41,6 +43,7 @@ class ArrayDataset(IndexedDataset):
         if len(set(counts)) > 1:
             raise self.error(f"the arrays differ in their number of samples: {', '.join(map(str, counts))}")
         self._count = counts[0]
+        self._count_names()
         self._gatherers = [RowGatherer(array) for array in self._inputs]
         self._label_gatherers = [RowGatherer(array) for array in self._labels]
         self.input_dims = self._dims(self._inputs)
@@ -85,9 +88,13 @@ class ArrayDataset(IndexedDataset):
         """Use the class indices of the training data."""
         for k, texts in enumerate(self._names):
             if texts is not None:
-                self._labels[k] = indices_of_names(texts, class_names, self.where)
-                self._label_gatherers[k] = RowGatherer(self._labels[k])
+                indices_of_names(texts, class_names, self.where, self._labels[k])  # type: ignore[arg-type]
         self.class_names = class_names or None
+
+    def _count_names(self) -> None:
+        """Class names and their indices are made here and kept, wherever the data itself lies."""
+        named = [(texts, array) for texts, array in zip(self._names, self._labels, strict=True) if texts is not None]
+        self.resident_bytes = sum(texts.nbytes + array.nbytes for texts, array in named)
 
     def _check_bound_labels(self) -> bool:
         for k, (array, encoder) in enumerate(zip(self._labels, self._encoders, strict=False)):
@@ -117,10 +124,10 @@ class ArrayDataset(IndexedDataset):
             return None  # more axes than a sample of the model has; bind says so if it matters
 
     def _take_class_names(self) -> None:
-        known = sorted({text for texts in self._names if texts is not None for text in texts})
+        known = sorted({text for texts in self._names if texts is not None for text in texts.known})
         self.class_names = tuple(known) or None
 
-    def _index(self, texts: list[str]) -> npt.NDArray[np.float32]:
+    def _index(self, texts: Texts) -> npt.NDArray[np.float32]:
         assert self.class_names is not None
         return indices_of_names(texts, self.class_names, self.where)
 
@@ -196,10 +203,12 @@ def as_array(value: object) -> AnyArray:
     return np.asarray(value)
 
 
-def _texts(array: AnyArray) -> list[str] | None:
+def _texts(array: AnyArray) -> Texts | None:
     """Class names, when the labels are text."""
     if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.reshape(-1)):
-        array = array.astype(str)
+        return Texts.of(array)
     if array.dtype.kind != "U":
         return None
-    return [str(text) for text in array.reshape(-1)]
+    found = Texts.of(array)
+    release(array)
+    return found

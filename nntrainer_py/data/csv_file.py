@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
-from nntrainer_py.data.csv_labels import texts_bytes
 from nntrainer_py.data.csv_table import HEADERS, Table
 from nntrainer_py.data.dataset import Float32, Shape, size_of
 from nntrainer_py.data.files import checked_file, known_format
@@ -58,12 +56,12 @@ class CsvDataset(TableDataset):
             table.read()
         except DataError as error:
             raise error.located(origin, key) from None
-        self._lines = np.frombuffer(table.lines, dtype=np.int64)
+        self._lines = table.lines
         self._names = None if table.labels is None else table.labels.names
         self._numbers: Float32 | None = None  # labels as written, where `bind` put class indices in their place
         self.columns = table.columns
         super().__init__(
-            np.frombuffer(table.values, dtype=np.float32).reshape(len(self._lines), table.width),
+            table.values,
             str(path),
             label_columns=1 if labels is None else len(labels),
         )
@@ -72,7 +70,7 @@ class CsvDataset(TableDataset):
         self._count_bytes()
         self._explicit = None if labels is None else len(labels)
         if self._names is not None:
-            self._number_names(tuple(sorted(set(self._names))))
+            self._number_names(tuple(sorted(self._names.known)))
 
     def where(self, sample: int) -> str:
         return f"{printable(self.name)}:{self._lines[sample]}"
@@ -98,14 +96,16 @@ class CsvDataset(TableDataset):
 
     def _arrange(self, features: tuple[str, ...]) -> None:
         """Put the columns in the order of training, by their names; the others, which are labels, behind them."""
-        others = [k for k, name in enumerate(self.columns) if name not in features]
-        missing = [name for name in features if name not in self.columns]
+        wanted, place = set(features), {name: k for k, name in reversed(list(enumerate(self.columns)))}
+        others = [k for k, name in enumerate(self.columns) if name not in wanted]
+        missing = [name for name in features if name not in place]
         if missing:
             rest = f"; others in its header: {_listed([self.columns[k] for k in others])}" if others else ""
             raise self.error(f"the header lacks columns of the training data: {_listed(missing)}{rest}")
-        order = [self.columns.index(name) for name in features] + others
+        order = [place[name] for name in features] + others
         if len(order) != len(self.columns):
-            twice = [name for name in features if self.columns.count(name) > 1]
+            amounts = Counter(self.columns)
+            twice = [name for name in features if amounts[name] > 1]
             raise self.error(f"the header names a column twice: {_listed(twice)}")
         if order == sorted(order):
             return
@@ -144,12 +144,13 @@ class CsvDataset(TableDataset):
 
     def _count_bytes(self) -> None:
         numbers = 0 if self._numbers is None else self._numbers.nbytes
-        self.resident_bytes = self._gatherer.source.nbytes + self._lines.nbytes + texts_bytes(self._names) + numbers
+        names = 0 if self._names is None else self._names.nbytes
+        self.resident_bytes = self._gatherer.source.nbytes + self._lines.nbytes + names + numbers
 
     def _number_names(self, class_names: tuple[str, ...]) -> None:
         """Write the index of each class name to the last column."""
         assert self._names is not None
-        self._gatherer.source[:, -1] = indices_of_names(self._names, class_names, self.where)
+        indices_of_names(self._names, class_names, self.where, self._gatherer.source[:, -1])
         self.class_names = class_names or None
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import csv
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
+import numpy.typing as npt
 
 from nntrainer_py.data.csv_labels import LabelColumn
 from nntrainer_py.data.files import reason
 from nntrainer_py.data.numerals import MISSING, MISSING_LABELS, is_index, is_number
+from nntrainer_py.data.texts import Series
 from nntrainer_py.errors import DataError, counted, did_you_mean, printable, quoted
 
 HEADERS = ("auto", "true", "false")
 _LARGEST = float(np.finfo(np.float32).max)
+_CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 24  # characters; a longer one is no table, and would be read into memory whole
 
 
@@ -35,26 +37,39 @@ class Table:
         self._header = header
         self._wanted = labels
         self._delimiter = delimiter
-        self.values = array("f")
-        self.lines = array("q")
-        self.labels = LabelColumn(self._place) if labels is None or len(labels) == 1 else None
+        # Before the first line is read, nobody knows how wide a row is.
+        self._values = Series("f", 0)
+        self._lines = Series("q", 0)
+        self._capacity = 0  # rows
+        self.labels: LabelColumn | None = None
         self.notices: list[str] = []
         self.columns: list[str] = []
         self.width = 0
         self._order: list[int] | None = None  # columns in the order kept, when it is not the order in the file
 
+    @property
+    def values(self) -> npt.NDArray[np.float32]:
+        """The table (samples, width)."""
+        return self._values.all().reshape(-1, self.width)
+
+    @property
+    def lines(self) -> npt.NDArray[np.int64]:
+        """The line of the file that each sample stands in, from 1."""
+        return self._lines.all()
+
     def read(self) -> None:
         try:
-            with self._path.open(encoding="utf-8-sig", newline="") as stream:
+            self._capacity = _count_lines(self._path)
+            with self._path.open(encoding="utf-8-sig", newline="") as stream, np.errstate(over="ignore"):
                 self._read(stream)
         except UnicodeDecodeError as error:
             raise DataError(f"{self._place()}: is not UTF-8 text (byte {error.start}: {error.reason})") from None
         except OSError as error:
             raise DataError(f"{self._place()}: {reason(error)}") from None
-        if not self.lines:
+        if not len(self._lines):
             raise DataError(f"{self._place()}: there is no sample in it")
         if self.labels is not None:
-            self.notices += self.labels.check(self.lines)
+            self.notices += self.labels.check(self.lines)  # type: ignore[arg-type]
 
     def count_columns(self) -> int:
         """Fields of the first line that is not blank, of which alone this reads; DataError when there is none."""
@@ -73,6 +88,11 @@ class Table:
         if first is None:
             return
         self.width = len(first.fields)
+        # A row takes a character and a mark for each value, so that a file cannot ask for more than it is long.
+        self._capacity = min(self._capacity, self._path.stat().st_size // (2 * self.width) + 1)
+        self._values, self._lines = Series("f", self._capacity * self.width), Series("q", self._capacity)
+        if self._wanted is None or len(self._wanted) == 1:
+            self.labels = LabelColumn(self._place, self._capacity)
         second = next(rows, None)
         if self._is_header(first, second):
             self.columns = [field.strip() for field in first.fields]
@@ -150,9 +170,10 @@ class Table:
         if self._wanted is None or not self._wanted:
             return
         labels = [self._column(column, first) for column in self._wanted]
-        if len(set(labels)) != len(labels):
+        distinct = set(labels)
+        if len(distinct) != len(labels):
             raise DataError(f"{self._place(first.number)}: a label column is named twice")
-        self._order = [k for k in range(self.width) if k not in labels] + labels
+        self._order = [k for k in range(self.width) if k not in distinct] + labels
         if self.columns:
             self.columns = [self.columns[k] for k in self._order]
 
@@ -179,27 +200,34 @@ class Table:
             )
         if self._order is not None:
             fields = [fields[k] for k in self._order]
-        start = len(self.values)
+        recent = self._values.recent
+        start = len(recent)
         try:
-            self.values.extend(map(float, fields if self.labels is None else fields[:-1]))
+            recent.extend(map(float, fields if self.labels is None else fields[:-1]))
         except ValueError:
             raise self._bad_value(row) from None
         if self.labels is not None:
             text = fields[-1].strip()
             if text.lower() in MISSING_LABELS:
                 raise self._bad_value(row)
-            self.values.append(self.labels.add(row.number, text))
-        if not np.isfinite(np.frombuffer(self.values, dtype=np.float32)[start:]).all() or "_" in "".join(fields[:-1]):
+            recent.append(self.labels.add(row.number, text))
+        if not np.isfinite(np.frombuffer(recent, dtype=np.float32)[start:]).all() or "_" in "".join(fields[:-1]):
             raise self._bad_value(row)
-        self.lines.append(row.number)
+        if len(self._lines) == self._capacity:
+            raise DataError(f"{self._place(row.number)}: the file became longer while it was read")
+        self._lines.recent.append(row.number)
+        self._lines.keep()
+        self._values.keep()
 
     def _bad_value(self, row: _Line) -> DataError:
         """What is wrong with the first bad value of a line."""
         last = self._order[-1] if self._order is not None else self.width - 1
         for k, field in enumerate(row.fields):
             text = field.strip()
-            of = f" ({printable(self._name(k))})" if self.columns else ""
             label = self.labels is not None and k == last
+            if is_number(text) and abs(float(text)) <= _LARGEST and "_" not in text:
+                continue
+            of = f" ({printable(self._name(k))})" if self.columns else ""
             if text.lower() in (MISSING_LABELS if label else MISSING):
                 return DataError(
                     f"{self._place(row.number)}: column {k + 1}{of}: the value is missing, got {quoted(text)}"
@@ -219,6 +247,15 @@ class Table:
 
     def _place(self, line: int = 0) -> str:
         return printable(str(self._path)) + (f":{line}" if line else "")
+
+
+def _count_lines(path: Path) -> int:
+    """How many lines the file has at most."""
+    count = 1
+    with path.open("rb") as stream:
+        while piece := stream.read(_CHUNK):
+            count += piece.count(b"\n") + piece.count(b"\r")
+    return count
 
 
 def _find_delimiter(line: str) -> str:

@@ -50,7 +50,7 @@ class IdxDataset(ArrayDataset):
         except DataError as error:
             raise error.located(origin, key) from None
         self.path, self.label_path = images, labels
-        self.resident_bytes = sum(array.nbytes for array in arrays if array is not None and map_of(array) is None)
+        self.resident_bytes += sum(array.nbytes for array in arrays if array is not None and map_of(array) is None)
         self.origin, self.key = origin, key
 
 

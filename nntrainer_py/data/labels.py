@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from nntrainer_py.data.file_map import FAULT_BYTES, release
 from nntrainer_py.data.numerals import number_of
+from nntrainer_py.data.texts import Texts
 from nntrainer_py.errors import DataError, counted, printable, quoted
 
 Float32 = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
 Where = Callable[[int], str]
-T = TypeVar("T", str, float)
 
 LABEL_KINDS = ("distribution", "probability", "finite", "any")
 SUM_TOLERANCE = 1e-3  # how far the sum of a distribution may be from 1; float32 rows of 100,000 classes stay below
@@ -256,25 +255,34 @@ class Classes:
         return f"the class names that the model knows ({', '.join(map(printable, self._names[:_SHOWN]))}{more})"
 
 
-def indices_of_names(names: Sequence[str], class_names: Sequence[str], where: Where) -> Float32:
-    """Class index of each name, see `Classes`; DataError with the sample for one that is none of ``class_names``."""
-    return _indices(names, len(names), Classes(class_names).of_text, where)
+def indices_of_names(names: Texts, class_names: Sequence[str], where: Where, out: Float32 | None = None) -> Float32:
+    """Class index of each name, see `Classes`; DataError with the sample for one that is none of ``class_names``.
+
+    ``out`` (samples,) takes them, if it is given; it is not touched when there is an error.
+    """
+    classes = Classes(class_names)
+
+    def find(place: int) -> float:
+        return classes.of_text(names.known[place], lambda: where(names.first(place)))
+
+    indices = np.array([find(place) for place in range(len(names.known))], dtype=np.float32)
+    made = np.empty(len(names), dtype=np.float32) if out is None else out
+    for start in range(0, len(names), _LISTED):
+        made[start : start + _LISTED] = indices[names.codes[start : start + _LISTED]]
+    return made
 
 
 def indices_of_numbers(numbers: Float32, class_names: Sequence[str], where: Where) -> Float32:
     """The same for labels (samples,) that are numbers."""
-    pieces = (numbers[start : start + _LISTED].tolist() for start in range(0, len(numbers), _LISTED))
-    return _indices(chain.from_iterable(pieces), len(numbers), Classes(class_names).of_number, where)
-
-
-def _indices(labels: Iterable[T], count: int, find: Callable[[T, Callable[[], str]], float], where: Where) -> Float32:
-    known: dict[T, float] = {}
-    indices = np.empty(count, dtype=np.float32)
-    for row, label in enumerate(labels):
-        index = known.get(label)
-        if index is None:
-            index = known[label] = find(label, partial(where, row))
-        indices[row] = index
+    find = Classes(class_names).of_number
+    known: dict[float, float] = {}
+    indices = np.empty(len(numbers), dtype=np.float32)
+    for start in range(0, len(numbers), _LISTED):
+        for row, number in enumerate(numbers[start : start + _LISTED].tolist(), start):
+            index = known.get(number)
+            if index is None:
+                index = known[number] = find(number, partial(where, row))
+            indices[row] = index
     return indices
 
 

@@ -95,7 +95,7 @@ class NpzDataset(ArrayDataset):
             raise error.located(origin, key) from None
         self.path = file
         self.origin, self.key = origin, key
-        self.resident_bytes = unpacked
+        self.resident_bytes += unpacked
         if unpacked:
             self.remarks.append(
                 f"{self.name}: compressed arrays were unpacked into {unpacked} bytes of memory; "

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nntrainer_py.data import ArrayDataset, BatchLoader, NpzDataset, RawFileDataset, open_npy
+from nntrainer_py.data import ArrayDataset, BatchLoader, CsvDataset, NpzDataset, RawFileDataset, open_npy
 from nntrainer_py.errors import DataError
 
 MIB = 1 << 20
@@ -121,3 +124,93 @@ class TestFilesLeaveNoPages:
             stream.truncate(4_000_000)
         with pytest.raises(DataError, match=r"x\.npy: the file became shorter while it was in use"):
             list(BatchLoader(data, 30))
+
+
+def grown(code: str, path: Path) -> tuple[int, int]:
+    """Bytes counted, and by how much the resident memory of a fresh process grew at most, the second time.
+
+    ``code`` defines ``run(path)``, which gives the bytes that were counted.
+    """
+    script = f"""
+import ctypes, sys
+from pathlib import Path
+{code}
+def status(key):
+    return int(Path("/proc/self/status").read_text().split(key + ":")[1].split()[0]) * 1024
+run(sys.argv[1])
+# Once such a block was freed, the allocator takes smaller ones from its heap.
+bytearray(24 << 20)
+ctypes.CDLL(None).malloc_trim(0)
+before = status("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")
+counted = run(sys.argv[1])
+print(counted, status("VmHWM") - before)
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+    counted, most = map(int, done.stdout.split())
+    return counted, most
+
+
+def table_file(path: Path, count: int, label: str, columns: int = 1) -> Path:
+    with path.open("w") as stream:
+        stream.writelines(
+            ",".join("%.4f" % ((k * 7919 % 1000) / 1000) for _ in range(columns))
+            + ","
+            + label % (k * 31 % count)
+            + "\n"
+            for k in range(count)
+        )
+    return path
+
+
+class TestTables:
+    @pytest.mark.parametrize("label", ["%07d", "1.%07d", "class_%.1s"])
+    def test_parsing_takes_what_is_counted(self, tmp_path, label):
+        """Class numbers, measurements, and names of classes."""
+        code = "from nntrainer_py.data import CsvDataset\ndef run(path):\n    return CsvDataset(path).resident_bytes"
+        counted, most = grown(code, table_file(tmp_path / "d.csv", 400_000, label))
+        assert counted >= 400_000 * 16
+        assert most < 1.3 * counted + 2 * MIB
+
+    def test_more_columns_take_no_more_than_their_share_of_time(self, tmp_path):
+        def seconds(columns: int) -> float:
+            names = [f"c{k}" for k in range(columns)]
+            path = tmp_path / f"{columns}.csv"
+            path.write_text("\n".join([",".join([*names, "y"]), *[",".join(["0.5"] * columns + ["1"])] * 3]) + "\n")
+            data = CsvDataset(path)
+            data.expected_features = tuple(reversed(names))
+            start = time.perf_counter()
+            data.bind([(1, 1, columns)], [(1, 1, 2)])
+            assert data.feature_names == tuple(reversed(names))
+            return time.perf_counter() - start
+
+        assert seconds(20_000) < 2
+
+
+class TestTextLabels:
+    @pytest.mark.parametrize("form", ["npz", "arrays", "objects"])
+    def test_names_take_what_is_counted(self, tmp_path, form):
+        count = 200_000
+        names = np.array(["alpha", "beta"])[np.arange(count) % 2]
+        x = np.zeros((count, 1), np.float32)
+        np.savez(tmp_path / "d.npz", x=x, y=names)
+        given = names.astype(object) if form == "objects" else names
+
+        def make():
+            return NpzDataset(tmp_path / "d.npz") if form == "npz" else ArrayDataset(x, given)
+
+        before = file_pages()
+        found: list[int] = []
+        most = peak(lambda: found.append(make().resident_bytes))
+        assert 8 * count <= found[0] <= 9 * count
+        assert most < found[0] + 2 * MIB
+        assert file_pages() - before < 2 * MIB
+
+    def test_other_names_take_no_second_copy(self):
+        count = 200_000
+        data = ArrayDataset(np.zeros((count, 1), np.float32), np.array(["b", "a"])[np.arange(count) % 2])
+        data.bind([(1, 1, 1)], [(1, 1, 3)])
+        dims = [(1, 1, 1)], [(1, 1, 3)]
+        assert peak(lambda: data.bind(*dims, class_names=["a", "x", "b"])) < MIB
+        (batch,) = BatchLoader(data, count)
+        assert (batch.labels[0].argmax(axis=-1).ravel() == np.array([2, 0])[np.arange(count) % 2]).all()
