@@ -86,10 +86,8 @@ class Ending:
 
 
 def memory_line(memory: Mapping[str, Any]) -> str:
-    """Planned, and what the process had: before training and at most, with Python and libraries, without pictures."""
-    text = f"planned {amount(memory['planned']['total'])}"
-    before, peak = memory["resident_before"], memory["peak_resident"]
-    if peak is None:
-        return text
-    beginning = "" if before is None else f"{amount(before)} before training, "
-    return f"{text}; the process, with Python and its libraries: {beginning}{amount(peak)} at most"
+    """Planned, and what the process had at most, pictures not counted: most of that is not ours, as it says."""
+    text, peak = f"planned {amount(memory['planned']['total'])}", memory["peak_resident"]
+    return (
+        text if peak is None else f"{text}; the process had {amount(peak)} at most, with Python, libraries and kernels"
+    )

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nntrainer_py.cli.confusion import Confusions
     from nntrainer_py.training.history import EpochRow
 
-#: inches; a picture of this size takes some 7 MiB while it is drawn
-_LARGEST = 12.0
+#: inches; the pixels of a picture of this size take 4 MiB while it is drawn
+_LARGEST = 9.0
 
 #: (points, 2): epoch and value
 Points = NDArray[np.float64]

@@ -235,7 +235,7 @@ def _memory(found: RunFiles) -> str:
     ]
     resident = (found.result.get("memory") or {}).get("peak_resident")
     if resident is not None:
-        rows.append(["most that the process had, with Python and its libraries, without pictures", amount(resident)])
+        rows.append(["most that the process had, with Python, libraries and kernels", amount(resident)])
     cost = () if found.cost is None else (f"cost in time: {found.cost}",)
     return (
         "<h2>Memory</h2><p>Operations of a step run to the right, addresses upwards; a box is a tensor.</p>"

@@ -150,7 +150,7 @@ def test_the_picture_is_of_a_bounded_size(tmp_path: Path) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 45 << 20
+    assert peak < 15 << 20
     with Image.open(tmp_path / "confusion.png") as picture:
-        assert max(picture.size) <= 1400
+        assert max(picture.size) <= 1000
         assert len(picture.convert("RGB").resize((200, 200)).getcolors(40_000)) > 50
