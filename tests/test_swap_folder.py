@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -161,3 +163,20 @@ def test_copies_of_weights_need_the_folder_too(tmp_path: Path, capsys: Capture) 
     assert told.code == 0, told.err
     assert "weights of the best epoch" in told.out
     assert command(capsys, *given).code == 0
+
+
+def test_what_fails_later_names_the_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write in the middle of a step, and a file that must grow for a larger batch."""
+    ini = write_problem(tmp_path, WIDE.replace("[Model]\n", "[Model]\nfsu = true\nfsu_path = .\n", 1))
+    model = Model.from_ini(ini)
+    model.train_on_batch(X, np.eye(3, dtype=np.float32)[Y])
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(UsageError, match=rf"^{ini}:3: \[Model\] fsu_path: cannot write the swap file in "):
+        model.train_on_batch(X, np.eye(3, dtype=np.float32)[Y])
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(UsageError, match=rf"^{ini}:3: \[Model\] fsu_path: cannot make a swap file of "):
+        model.train_on_batch(np.repeat(X, 40, 0), np.repeat(np.eye(3, dtype=np.float32)[Y], 40, 0))

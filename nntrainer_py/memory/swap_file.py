@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import ForkError, UsageError, quoted
+from nntrainer_py.errors import ForkError, Origin, UsageError, quoted
 
 PAGE = mmap.ALLOCATIONGRANULARITY
 _PIECE = 1 << 20  # bytes
@@ -118,8 +118,9 @@ class SwapFile:
     first `reserve`. Counts the bytes that went out and came in.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], origin: Origin | None = None, key: str = "") -> None:
         self.folder = Path(folder)
+        self._origin, self._key = origin, key  # where the folder is named, for messages
         self.size = 0
         self.written = 0
         self.read = 0
@@ -161,9 +162,8 @@ class SwapFile:
             raise self._refusal(size, f"{free} bytes are free on the disk")
 
     def _refusal(self, size: int, reason: str) -> UsageError:
-        return UsageError(
-            f"cannot make a swap file of {size} bytes in {quoted(self.folder)}: {reason}; choose another fsu_path"
-        )
+        message = f"cannot make a swap file of {size} bytes in {quoted(self.folder)}: {reason}; choose another fsu_path"
+        return UsageError(message, origin=self._origin, key=self._key)
 
     def _open(self) -> None:
         descriptor, name = tempfile.mkstemp(prefix=_prefix(), suffix=".swap", dir=self.folder)
@@ -210,9 +210,9 @@ class SwapFile:
         transfer.done.wait()
         if transfer.error is not None:
             what = "write" if transfer.outward else "read"
-            raise UsageError(
-                f"cannot {what} the swap file in {quoted(self.folder)}: {transfer.error.strerror or transfer.error}"
-            )
+            reason = transfer.error.strerror or transfer.error
+            message = f"cannot {what} the swap file in {quoted(self.folder)}: {reason}"
+            raise UsageError(message, origin=self._origin, key=self._key)
         if transfer.outward:
             self.written += transfer.slot.nbytes
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nntrainer_py.errors import Origin, PlanError, UsageError, counted, did_you_mean
+from nntrainer_py.errors import PlanError, UsageError, counted, did_you_mean
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.graph.order import arrange
 from nntrainer_py.graph.spec import ModelSpec
@@ -16,6 +16,7 @@ from nntrainer_py.training import micro_batches
 from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.lowerings import Mode
 from nntrainer_py.training.options import Options
+from nntrainer_py.training.plans import Places
 from nntrainer_py.training.settings import whole
 
 
@@ -30,7 +31,7 @@ class Compilation:
         self.spec = spec
         self._compiled: Compiled | None = None
         self._whole: Compiled | None = None  # the same but for a budget that splits batches, which needs planning
-        self._place: tuple[Origin | None, str] = (None, "")  # of the budget
+        self._places = Places()
         self.batch = spec.model.batch_size
         #: what the budget counts for data; None: the usual
         self.data: DataMemory | None = None
@@ -63,10 +64,10 @@ class Compilation:
             if name not in Options.__dataclass_fields__:
                 raise UsageError(f"compile: unknown option {name!r}{did_you_mean(name, Options.__dataclass_fields__)}")
             options = replace(options, **{name: value})
-        if options.memory_budget == settings.memory_budget:
-            self._place = self.spec.at("memory_budget"), "memory_budget"
-        else:
-            self._place = None, "memory_budget"
+        budget = self.spec.at("memory_budget") if options.memory_budget == settings.memory_budget else None
+        described = options.swap_folder == self._described_folder
+        folder = (self.spec.at("fsu_path"), "fsu_path") if described else (None, "swap_folder")
+        self._places = Places((budget, "memory_budget"), folder)
         self._whole = self._make(options)
         self._compiled = None if self._splits else self._whole
         self.data = None
@@ -81,14 +82,10 @@ class Compilation:
 
     def _maker(self) -> Callable[[Options], Compiled]:
         """Makes compilations; without the model itself: two that hold each other live on until the collector comes."""
-        spec, batch, place = self.spec, self.batch, self._place
-
-        def make(options: Options) -> Compiled:
-            made = Compiled(lambda with_loss: arrange(spec, with_loss), spec.optimizer, options, batch)
-            made.plans.place = place
-            return made
-
-        return make
+        spec, batch, places = self.spec, self.batch, self._places
+        return lambda options: Compiled(
+            lambda with_loss: arrange(spec, with_loss), spec.optimizer, options, batch, places
+        )
 
     def _make(self, options: Options) -> Compiled:
         return self._maker()(options)
@@ -114,7 +111,7 @@ class Compilation:
                 try:
                     self._compiled = micro_batches.fit(self._maker(), options, self.batch, self.data)
                 except PlanError as error:
-                    raise error.located(*self._place) from None
+                    raise error.located(*self._places.budget) from None
             else:
                 self._compiled = self._whole
         assert self._compiled is not None
@@ -160,12 +157,7 @@ class Compilation:
         if compiled.plans.planning.undecided:
             trains = self.trainable and compiled.options.training
             compiled.memory(mode or ("train" if trains else "predict"), compiled.plans.batch or self.batch)
-        try:
-            compiled.require_swap_file(copies)
-        except UsageError as error:
-            described = compiled.options.swap_folder == self._described_folder
-            place = (self.spec.at("fsu_path"), "fsu_path") if described else (None, "swap_folder")
-            raise error.located(*place) from None
+        compiled.require_swap_file(copies)
 
     @property
     def _described_folder(self) -> str:

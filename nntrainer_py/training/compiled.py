@@ -17,7 +17,7 @@ from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.graph.order import Graph
 from nntrainer_py.memory.outcome import CompiledMemory
 from nntrainer_py.memory.plan import MemoryPlan
-from nntrainer_py.memory.swap_file import SwapFile, release
+from nntrainer_py.memory.swap_file import release
 from nntrainer_py.optimizers.base import Optimizer
 from nntrainer_py.tensor.initializers import fill
 from nntrainer_py.tensor.kernels.precompile import missing, precompile
@@ -26,7 +26,7 @@ from nntrainer_py.tensor.rng import Stream
 from nntrainer_py.training.engine import Engine, MeasuredCost, Program, persistent
 from nntrainer_py.training.lowerings import Lowerings, Mode
 from nntrainer_py.training.options import Options
-from nntrainer_py.training.plans import Plans
+from nntrainer_py.training.plans import Places, Plans
 
 _MOST_KEPT = 64  # modes and batch sizes
 _MOST_OPERATIONS = 2000  # of all that are kept: each takes some 2 kB in lists, plans and bound calls
@@ -42,6 +42,7 @@ class Compiled:
         options: see `Options`.
         batch: samples of a full batch. Smaller ones follow its plans and never need more memory; a budget is kept
             for it in all modes, or refused.
+        places: where budget and swap folder are named.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Compiled:
         optimizer: Optimizer | None = None,
         options: Options | None = None,
         batch: int | None = None,
+        places: Places | None = None,
     ) -> None:
         self._graph = graph
         self.optimizer = optimizer
@@ -59,7 +61,7 @@ class Compiled:
         self.lock = RLock()
         self._lowerings = Lowerings(graph, optimizer, options, self.lock)
         full = batch if batch is None else min(batch, options.micro_batch or batch)
-        self.plans = Plans(self._lowerings, options, full, self.lock, self.engine.store)
+        self.plans = Plans(self._lowerings, options, full, self.lock, self.engine.store, places)
         self._programs: dict[tuple[Mode, int], Program] = {}
 
     def take_over(self, before: Compiled) -> None:
@@ -102,7 +104,7 @@ class Compiled:
         file = self.plans.planning.file
         size = (0 if file is None else self.plans.file_bytes()) + (copies if self.limited else 0)
         if size:
-            (file or SwapFile(self.options.swap_folder)).require(size)
+            (file or self.plans.new_file()).require(size)
 
     def measured_cost(self, mode: Mode, batch: int) -> MeasuredCost | None:
         """What one of the first steps took, recomputation and swapping apart; None before it, or without both."""

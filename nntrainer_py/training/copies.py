@@ -47,7 +47,7 @@ def copies_of(model: Trainee, arrays: Mapping[str, NDArray[Any]]) -> Copies:
     if not model.compiled.limited:
         return Copies(arrays)
     model.require_swap_file("train", copies=sum(_room(array) for array in arrays.values()))
-    return Copies(arrays, SwapFile(model.compiled.options.swap_folder))
+    return Copies(arrays, model.compiled.plans.new_file())
 
 
 def _room(array: NDArray[Any]) -> int:

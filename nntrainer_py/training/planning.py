@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nntrainer_py.data.loader import ring_bytes
+from nntrainer_py.errors import Origin
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.memory.alike import counterparts
 from nntrainer_py.memory.compile import MemoryOptions, compile_smaller, compile_together
@@ -21,6 +22,8 @@ from nntrainer_py.tensor.operations.record import Value
 from nntrainer_py.training.engine import persistent, transient
 from nntrainer_py.training.whole_batch import why_whole
 
+Place = tuple[Origin | None, str]
+
 
 @dataclass(slots=True)
 class Planning:
@@ -31,6 +34,7 @@ class Planning:
 
     options: MemoryOptions
     folder: str = "."
+    place: Place = (None, "swap_folder")  # where that is named, for messages
     data_buffers: int = 2
     data: DataMemory | None = None
     splits: bool = False
@@ -100,7 +104,7 @@ class Planning:
 
     def _settled(self, made: CompiledMemory) -> CompiledMemory:
         if self.file is None and made.swaps:
-            self.file = SwapFile(self.folder)
+            self.file = SwapFile(self.folder, *self.place)
         if self.file is not None:
             made.file_bytes = settle(made.plan.operations, self.file, self._base)
         return made

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import RLock
 
-from nntrainer_py.errors import Origin, PlanError
+from nntrainer_py.errors import PlanError
 from nntrainer_py.graph.lower import Lowered
 from nntrainer_py.memory.outcome import CompiledMemory, DataMemory, Refusal
 from nntrainer_py.memory.plan import MemoryPlan
+from nntrainer_py.memory.swap_file import SwapFile
 from nntrainer_py.training.engine import Store
 from nntrainer_py.training.lowerings import Lowerings, Mode
 from nntrainer_py.training.options import Options
-from nntrainer_py.training.planning import Planning
+from nntrainer_py.training.planning import Place, Planning
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where budget and swap folder are named, in the text and by which word, for messages."""
+
+    budget: Place = (None, "memory_budget")
+    folder: Place = (None, "swap_folder")
 
 
 class Plans:
@@ -26,15 +35,23 @@ class Plans:
         batch: samples of a full batch; None: of the first one that is asked for.
         lock: held while plans are made.
         store: the weights and state that exist already, around which is planned.
+        places: where the budget and the folder are named.
     """
 
     def __init__(
-        self, lowerings: Lowerings, options: Options, batch: int | None, lock: RLock, store: Store | None = None
+        self,
+        lowerings: Lowerings,
+        options: Options,
+        batch: int | None,
+        lock: RLock,
+        store: Store | None = None,
+        places: Places | None = None,
     ) -> None:
         self._lowerings = lowerings
         self._options = options
         self._lock = lock
         self._store = store or Store()
+        self._places = places or Places()
         self.batch = batch
         self.planning = self._new_planning()
         self._made: dict[tuple[Mode, int], CompiledMemory] = {}
@@ -45,8 +62,6 @@ class Plans:
         self.remake: Callable[[int], Plans] | None = None
         #: what the budget counts for data while nobody reads any; None: so many batches as the options say
         self.usual_data: DataMemory | None = None
-        #: where the budget stands, for messages
-        self.place: tuple[Origin | None, str] = (None, "memory_budget")
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -107,6 +122,10 @@ class Plans:
                 self.planning.data = before
                 raise self._workable(error, lambda other: other._count(data, begun, uses)) from None
 
+    def new_file(self) -> SwapFile:
+        """A file of its own in the swap folder."""
+        return SwapFile(self._options.swap_folder, *self._places.folder)
+
     def file_bytes(self) -> int:
         """Size of the swap file that the plans so far ask for."""
         return max((made.file_bytes for made in self._made.values()), default=0)
@@ -130,11 +149,13 @@ class Plans:
         try:
             yield
         except PlanError as error:
-            raise error.located(*self.place) from None
+            raise error.located(*self._places.budget) from None
 
     def _new_planning(self, data: DataMemory | None = None) -> Planning:
         options = self._options
-        return Planning(options.memory(), folder=options.swap_folder, data_buffers=options.data_buffers, data=data)
+        return Planning(
+            options.memory(), options.swap_folder, self._places.folder, data_buffers=options.data_buffers, data=data
+        )
 
     def _decide(self, mode: Mode, batch: int) -> None:
         """The first plans: of all modes, or where a budget is too small for training, of the others."""
@@ -237,8 +258,8 @@ class Plans:
 
     def _remade(self, budget: int) -> Plans:
         options, held, first = replace(self._options, memory_budget=budget), self._held, self._first
-        made = Plans(self._lowerings, options, self.batch, self._lock)
-        made.place, made._held, made._first = self.place, held, first
+        made = Plans(self._lowerings, options, self.batch, self._lock, places=self._places)
+        made._held, made._first = held, first
         if self.batch is not None:
             if first is None:
                 made.promise()
