@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from nntrainer_py.data.dataset import Float32, IndexedDataset, Indices, Shape, show
 from nntrainer_py.data.files import checked_file, checked_folder, reason
+from nntrainer_py.data.image_header import BMP, JPEG, PNG, START_BYTES, Decoded, decoded
+from nntrainer_py.data.image_list import Picture, PictureList
 from nntrainer_py.data.labels import Classes, encode_labels
 from nntrainer_py.errors import DataError, MissingExtraError, Origin, counted, printable, quoted
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
 _FORMATS = ("PNG", "JPEG", "BMP")
-_MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM")
+_MAGIC = (PNG, JPEG, BMP)
+_BAND_BYTES = 1 << 20  # of a picture brought to other channels at once
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _MOST_PIXELS = 1 << 26  # a small file can declare an image that fills the memory
 _LONGEST_LINE = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class _Image:
-    path: Path
-    label: str  # the class name
-    line: int = 0  # in the list file
 
 
 class ImageDataset(IndexedDataset):
@@ -51,18 +47,23 @@ class ImageDataset(IndexedDataset):
         self.path = Path(path)
         try:
             if self.path.is_file():
-                self._images = list(_from_list(checked_file(path, key=key)))
+                self._images = PictureList(self.path.parent, by_class=False)
+                found = _from_list(checked_file(path, key=key))
             else:
-                self._images = list(_from_folders(checked_folder(path, key=key), self.notices))
+                self._images = PictureList(self.path, by_class=True)
+                found = _from_folders(checked_folder(path, key=key), self.notices)
+            self._size = self._height = 0  # of the largest and of the highest
+            for one in found:
+                taken = _look_at(self._images.append(*one), self.path)
+                self._size, self._height = max(self._size, taken.size), max(self._height, taken.height)
             if not self._images:
                 raise self.error(
                     f"there is no image in it (looked for {', '.join(SUFFIXES)} in a folder for each class)"
                 )
-            for image in self._images:
-                _check_start(image, self.path)
         except DataError as error:
             raise error.located(origin, key) from None
-        labels = {image.label for image in self._images}
+        self.resident_bytes = self._images.nbytes
+        labels = set(self._images.labels)
         self._labelled = "" not in labels
         self._index: dict[str, float]
         if self.path.is_file() and all(label.isdecimal() for label in labels):
@@ -76,7 +77,7 @@ class ImageDataset(IndexedDataset):
         return len(self._images)
 
     def where(self, sample: int) -> str:
-        image = self._images[sample]
+        image: Picture = self._images[sample]
         return f"{printable(self.name)}:{image.line}" if image.line else f"{printable(str(image.path))}"
 
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
@@ -95,14 +96,28 @@ class ImageDataset(IndexedDataset):
     def _take_classes(self, class_names: tuple[str, ...]) -> None:
         """Use the class indices of the training data."""
         classes, index = Classes(class_names), {}
-        for number, image in enumerate(self._images):
-            if image.label not in index:
-                index[image.label] = classes.of_text(image.label, partial(self.where, number))
+        for label in self._images.labels:
+            index[label] = classes.of_text(label, partial(self._where_first, label))
         self._index, self.class_names = index, class_names or None
+
+    def _where_first(self, label: str) -> str:
+        return self.where(self._images.first(label))
+
+    def scratch_bytes(self, batch_size: int, *, in_order: bool = False) -> int:
+        """One picture at a time: the largest as it is decoded, and what is made of it."""
+        scratch = super().scratch_bytes(batch_size, in_order=in_order)
+        if self.input_dims is None:
+            return scratch
+        _, height, width = self.input_dims[0]
+        bands = 2 * min(_BAND_BYTES, self._size)
+        # Pillow has 4 bytes a pixel; the bytes of the result are there twice while they are handed over.
+        return scratch + self._size + bands + 4 * width * (self._height + height) + 8 * height * width
 
     def _check_bound_labels(self) -> bool:
         if self._encoders:
-            self._encoders[0].check(np.array([self._index[image.label] for image in self._images]), "any", self.where)
+            labels = self._images.labels
+            values = np.array([self._index[label] for label in labels])
+            self._encoders[0].check(values, "any", lambda place: self._where_first(labels[place]))
         return True
 
     def _fill(self, indices: Indices, inputs: list[Float32], labels: list[Float32]) -> None:
@@ -115,7 +130,7 @@ class ImageDataset(IndexedDataset):
                 labels[0][row] = self._index[image.label]
 
     def _decode(
-        self, image: _Image, channel: int, height: int, width: int
+        self, image: Picture, channel: int, height: int, width: int
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
         """The pixels as (channel, height, width)."""
         pillow = self._pillow
@@ -125,14 +140,32 @@ class ImageDataset(IndexedDataset):
                     raise self.error(
                         f"{printable(str(image.path))}: {opened.width}x{opened.height} pixels are too many"
                     )
-                wanted = opened.convert(_MODES[channel])
-                if wanted.size != (width, height):
-                    wanted = wanted.resize((width, height), pillow.Resampling.BILINEAR)
-                pixels = np.asarray(wanted, dtype=np.uint8)
+                pixels = np.asarray(_scaled(pillow, opened, _MODES[channel], width, height), dtype=np.uint8)
         except (OSError, ValueError, SyntaxError, EOFError, pillow.DecompressionBombError) as error:
             text = reason(error) if isinstance(error, OSError) and error.strerror else str(error)
             raise self.error(f"{printable(str(image.path))}: is no readable image: {text}") from None
         return pixels.reshape(height, width, channel).transpose(2, 0, 1)
+
+
+def _scaled(pillow: ModuleType, opened: Any, mode: str, width: int, height: int) -> Any:
+    """The image in ``mode`` and of the size (bilinear), without a copy of it before it has that size.
+
+    Scaling goes over rows first and over columns then, so that rows can be brought to the mode and scaled in bands.
+    """
+    size, method = (width, height), pillow.Resampling.BILINEAR
+    if opened.size == size:
+        return opened.convert(mode)
+    if opened.mode == mode != "RGBA":
+        return opened.resize(size, method)
+    # Pillow scales colors multiplied by their opacity, and would make a copy of them all.
+    between = "RGBa" if mode == "RGBA" else mode
+    band = max(1, _BAND_BYTES // (4 * opened.width))
+    narrow = pillow.new(between, (width, opened.height))
+    for top in range(0, opened.height, band):
+        bottom = min(opened.height, top + band)
+        rows = opened.crop((0, top, opened.width, bottom)).convert(mode).convert(between)
+        narrow.paste(rows.resize((width, bottom - top), method), (0, top))
+    return narrow.resize(size, method).convert(mode)
 
 
 def _load_pillow() -> ModuleType:
@@ -143,7 +176,7 @@ def _load_pillow() -> ModuleType:
     return Image
 
 
-def _from_folders(folder: Path, notices: list[str]) -> Iterator[_Image]:
+def _from_folders(folder: Path, notices: list[str]) -> Iterator[tuple[str, str, int]]:
     """The images of each class folder, in sorted order; without such folders the images that lie there, of no class."""
     skipped = 0
     classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
@@ -151,14 +184,14 @@ def _from_folders(folder: Path, notices: list[str]) -> Iterator[_Image]:
         found = checked_folder(folder / name)
         for file in sorted(entry.name for entry in os.scandir(found) if not entry.name.startswith(".")):
             if file.lower().endswith(SUFFIXES):
-                yield _Image(found / file, name)
+                yield file, name, 0
             else:
                 skipped += 1
     if skipped:
         notices.append(f"{folder}: {counted(skipped, 'file')} skipped, no PNG, JPEG or BMP image")
 
 
-def _from_list(path: Path) -> Iterator[_Image]:
+def _from_list(path: Path) -> Iterator[tuple[str, str, int]]:
     """The images of a list file."""
     name = printable(str(path))
     try:
@@ -174,7 +207,7 @@ def _from_list(path: Path) -> Iterator[_Image]:
         raise DataError(f"{name}: is not UTF-8 text (byte {error.start}: {error.reason})") from None
 
 
-def _from_line(line: str, folder: Path, place: str, number: int) -> _Image:
+def _from_line(line: str, folder: Path, place: str, number: int) -> tuple[str, str, int]:
     """Split at the end of the image's name, so that names may hold blanks and commas."""
     lower = line.lower()
     ends = [
@@ -188,11 +221,12 @@ def _from_line(line: str, folder: Path, place: str, number: int) -> _Image:
             f"{place}: expected the name of an image ({', '.join(SUFFIXES)}) and a class, got {quoted(line)}"
         )
     end = max(ends)
-    path = folder / line[:end].strip().strip("\"'")
+    name = line[:end].strip().strip("\"'")
+    path = folder / name
     label = line[end:].strip(" \t,;").strip("\"'")
     if not path.is_file():
         raise DataError(f"{place}: there is no image {quoted(str(path))}")
-    return _Image(path, label or path.parent.name, number)
+    return name, label or path.parent.name, number
 
 
 def _positions(text: str, word: str) -> Iterator[int]:
@@ -202,16 +236,20 @@ def _positions(text: str, word: str) -> Iterator[int]:
         start = text.find(word, start + 1)
 
 
-def _check_start(image: _Image, source: Path) -> None:
-    """Find images that cannot be opened, or are none, before the first step; decoding all would take too long."""
+def _look_at(image: Picture, source: Path) -> Decoded:
+    """What decoding an image takes.
+
+    Finds those that cannot be opened, or are none, before the first step; decoding all would take too long.
+    """
     place = f"{printable(str(source))}:{image.line}: " if image.line else ""
     try:
-        with image.path.open("rb") as stream:
-            start = stream.read(8)
+        with image.path.open("rb", buffering=512) as stream:
+            start = stream.read(START_BYTES)
+            if start.startswith(_MAGIC):
+                return decoded(start, stream, _MOST_PIXELS)
     except OSError as error:
         raise DataError(f"{place}{printable(str(image.path))}: {reason(error)}") from None
-    if not start.startswith(_MAGIC):
-        raise DataError(f"{place}{printable(str(image.path))}: is no PNG, JPEG or BMP image")
+    raise DataError(f"{place}{printable(str(image.path))}: is no PNG, JPEG or BMP image")
 
 
 __all__ = ["SUFFIXES", "ImageDataset"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import tracemalloc
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,3 +174,89 @@ def test_images_without_class_folders_have_no_label(tmp_path):
     np.testing.assert_array_equal(x[2], picture(2).transpose(2, 0, 1))
     with pytest.raises(DataError, match="no class folder"):
         data.bind(*DIMS)
+
+
+def resident(key):
+    return int(Path("/proc/self/status").read_text().split(key + ":")[1].split()[0]) * 1024
+
+
+def grown(act):
+    """By how much resident memory is larger at most."""
+    act()
+    before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    act()
+    return resident("VmHWM") - before
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16", "CMYK", "transparent", "progressive"])
+@pytest.mark.parametrize("size", [(6, 8), (700, 5)])
+def test_pixels_are_those_of_scaling_the_whole_picture(tmp_path, channels, mode, size, monkeypatch):
+    monkeypatch.setattr("nntrainer_py.data.image_folder._BAND_BYTES", 4096)
+    values = np.random.default_rng(0).integers(0, 256, (61, 97, 4), dtype=np.uint8)
+    if mode == "I;16":
+        image = Image.fromarray(values[..., 0].astype(np.uint16) * 201)
+    elif mode in ("P", "transparent"):
+        image = Image.fromarray(values[..., :3]).quantize(16)
+    else:
+        image = Image.fromarray(values, "RGBA").convert("RGB" if mode == "progressive" else mode)
+    suffix = "jpg" if mode in ("CMYK", "progressive") else "png"
+    options = {"transparent": {"transparency": 3}, "progressive": {"progressive": True}}.get(mode, {})
+    image.save(tmp_path / f"a.{suffix}", **options)
+    height, width = size
+    data = ImageDataset(tmp_path)
+    (x,) = rows(data, ([(channels, height, width)], []))
+    with Image.open(tmp_path / f"a.{suffix}") as opened:
+        whole = opened.convert({1: "L", 3: "RGB", 4: "RGBA"}[channels]).resize((width, height), Image.BILINEAR)
+    expected = np.asarray(whole).reshape(height, width, channels).transpose(2, 0, 1)
+    np.testing.assert_array_equal(x[0], expected)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "bmp", "progressive.jpg"])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_a_large_picture_takes_what_is_counted(tmp_path, suffix, channels):
+    (tmp_path / "a").mkdir()
+    large = Image.fromarray(picture(1)).resize((3000, 2000))
+    large.save(tmp_path / "a" / f"0.{suffix}", **({"progressive": True} if "prog" in suffix else {}))
+    Image.fromarray(picture(2)).save(tmp_path / "a" / "1.png")
+    data = ImageDataset(tmp_path)
+    data.bind([(channels, 32, 32)], [(1, 1, 2)])
+    loader = BatchLoader(data, 2, buffer_size=0)
+    pixels = 3000 * 2000 * 4
+    assert pixels <= loader.buffer_bytes <= (2 if "prog" in suffix else 1) * pixels + (4 << 20)
+    assert grown(lambda: list(loader)) <= 1.1 * loader.buffer_bytes + (6 << 20)
+
+
+def test_a_picture_that_is_refused_counts_for_nothing(folder):
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
+    (folder / "ant" / "2.png").write_bytes(b"\x89PNG\r\n\x1a\n" + head)
+    (folder / "ant" / "3.jpg").write_bytes(b"\xff\xd8\xff\xc0\x00\x0b")
+    (folder / "ant" / "4.bmp").write_bytes(b"BM\0")
+    data = ImageDataset(folder)
+    data.bind(*DIMS)
+    assert data.scratch_bytes(4) < 10_000
+
+
+def test_a_list_takes_a_few_bytes_a_picture(tmp_path):
+    count = 20_000
+    (tmp_path / "pictures").mkdir()
+    Image.fromarray(picture(1)).save(tmp_path / "pictures" / "0.png")
+    for k in range(1, 5):
+        os.link(tmp_path / "pictures" / "0.png", tmp_path / "pictures" / f"{k}.png")
+    lines = [f"pictures/{k % 5}.png {'abc'[k % 3]}" for k in range(count)]
+    (tmp_path / "list.txt").write_text("\n".join(lines) + "\n")
+    ImageDataset(tmp_path / "list.txt")
+    tracemalloc.start()
+    data = ImageDataset(tmp_path / "list.txt")
+    data.bind(*DIMS, class_names=["c", "b", "a"])
+    held, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count * 20 <= data.resident_bytes <= count * 40
+    assert held <= most <= data.resident_bytes + (1 << 18)
+    for k in (0, 1, 4095, 4096, 12_345, count - 1):
+        assert data.where(k) == f"{tmp_path / 'list.txt'}:{k + 1}"
+        assert data._images[k].path == tmp_path / "pictures" / f"{k % 5}.png"
+        x, y = np.zeros((1, 3, 6, 8), np.float32), np.zeros((1, 1, 1, 3), np.float32)
+        data.read(np.array([k]), [x], [y])
+        assert y.argmax() == 2 - k % 3
