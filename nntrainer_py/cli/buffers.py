@@ -81,6 +81,7 @@ def count_buffers(model: Model, given: dict[str, str], *, strict: bool = False) 
     if not largest:
         return DataBuffers(None)
     notes += filter(None, [model.limit_batch(max(largest))])
+    counted = counted.plus(_scaling(model))
     model.hold_data(counted)
     return DataBuffers(counted.total, tuple(notes))
 
@@ -97,6 +98,22 @@ def _memory(model: Model, dataset: Dataset, section: SectionSpec | None, use: st
     size = loader_bytes(dataset, batch, _ready(section), shuffle_kind=shuffle)
     resident = dataset.resident_bytes
     return DataMemory(size - resident, {dataset.name: resident} if resident else {})
+
+
+def _scaling(model: Model) -> DataMemory:
+    """What the normalization of the inputs takes that the model has, or that the training section asks for."""
+    from nntrainer_py.data.dataset import as_shape
+    from nntrainer_py.data.normalization import normalization_bytes
+    from nntrainer_py.training.feeding import scaling_memory
+
+    if model.normalization is not None:
+        return scaling_memory(model.normalization.nbytes)
+    section = model.spec.datasets.get("train")
+    if section is None:
+        return DataMemory()
+    shapes = [as_shape(shape) for shape in _shapes(model)[0]]
+    settings = section.settings
+    return scaling_memory(normalization_bytes(settings.normalization, settings.normalization_scope, shapes))
 
 
 def _ring(model: Model, section: SectionSpec | None) -> int:

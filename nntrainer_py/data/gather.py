@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from nntrainer_py.data.file_map import StoredRows
+from nntrainer_py.data.file_map import StoredRows, release
 
 Float32 = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
@@ -18,6 +18,7 @@ _SCRATCH_BYTES = 1 << 18  # fits the second-level cache, so that the second copy
 # Bytes of a row; scattered rows of a file that are shorter are taken through its map. Reading each by itself would take
 # several times as long and, from a thread beside the one that computes, hold that up.
 _SHORT_ROW = 1 << 14
+_TOUCHED_BYTES = 1 << 20  # of a map, after which its pages are let go
 _LONG_ROW = 1 << 12  # bytes from which on reading a row for itself costs no more than copying it once again
 
 
@@ -29,9 +30,9 @@ def strict_float32() -> np.errstate:
 class RowGatherer:
     """Picks rows of ``source`` (samples, ...) and writes them, as float32, to columns of batch rows.
 
-    A C-contiguous source is gathered through a small scratch block, kept once it was needed: at most as many rows as
-    were ever asked for at once. Any other layout, and a run of rows that lie in memory, goes without; so do rows of
-    float32 in a file, which are read to where they belong, unless they are short.
+    Scattered rows of a C-contiguous source go through a small scratch block, kept once it was needed: at most as many
+    rows as were ever asked for at once. Any other layout, and a run of rows, goes without; so do long rows of float32
+    in a file, which are read to where they belong.
     """
 
     def __init__(self, source: npt.NDArray[np.generic]) -> None:
@@ -45,6 +46,7 @@ class RowGatherer:
         self._ready = source.dtype == np.float32  # to be read to batch rows as they are
         if self.source.flags.c_contiguous and len(self.source):
             self._flat = self.source.reshape(len(self.source), self.width)
+        self._touched = 0  # bytes of the map since its pages were let go
         self._by_map = self._stored is None or self._row_bytes < _SHORT_ROW  # scattered rows
 
     def scratch_bytes(self, count: int, *, in_order: bool = False) -> int:
@@ -52,9 +54,7 @@ class RowGatherer:
 
         ``in_order``: the rows are always a run.
         """
-        if self._stored is None:
-            return 0 if in_order else self._block(count) * self._row_bytes
-        if self._ready and self._row_bytes >= (_LONG_ROW if in_order else _SHORT_ROW):
+        if in_order or (self._ready and not self._by_map):
             return 0
         return self._block(count) * self._row_bytes
 
@@ -82,26 +82,48 @@ class RowGatherer:
                 for first, rows in parts:
                     rows[row] = values[first : first + rows.shape[1]]
             return
-        in_run = count > 1 and indices[-1] - indices[0] == count - 1 and bool((indices[1:] - indices[:-1] == 1).all())
-        if self._stored is not None and (in_run or not self._by_map):
+        in_run = indices[-1] - indices[0] == count - 1 and bool((indices[1:] - indices[:-1] == 1).all())
+        if self._stored is not None and self._is_read(in_run, parts):
             self._read(self._stored, indices, in_run, parts)
         elif in_run:
-            run = self._flat[int(indices[0]) : int(indices[0]) + count]
-            for first, rows in parts:
-                rows[...] = run[:, first : first + rows.shape[1]]
+            self._copy_run(int(indices[0]), count, parts)
         else:
             self._gather_blocks(indices, parts)
+
+    def _is_read(self, in_run: bool, parts: Parts) -> bool:
+        """Whether rows in a file are read from it, and not taken through its map."""
+        if not in_run:
+            return not self._by_map
+        return (
+            self._ready and (self._row_bytes >= _LONG_ROW or self._is_whole(parts)) and self._targets(parts) is not None
+        )
+
+    def _is_whole(self, parts: Parts) -> bool:
+        return len(parts) == 1 and parts[0][1].shape[1] == self.width
 
     def _read(self, stored: StoredRows, indices: Indices, in_run: bool, parts: Parts) -> None:
         """Rows from the file: straight to the batch where the numbers are what it wants, else through the scratch."""
         targets = self._targets(parts) if self._ready else None
-        if targets is not None and in_run and len(targets) == 1 and parts[0][1].shape[1] == self.width:
+        if targets is None:
+            self._gather_blocks(indices, parts, stored)
+        elif in_run and self._is_whole(parts):
             stored.read_run(int(indices[0]), targets[0])
-        elif targets is not None and (not in_run or self._row_bytes >= _LONG_ROW):
+        else:
             sizes = [4 * rows.shape[1] for _, rows in parts]
             stored.read_each(indices.tolist(), targets, sizes, 4 * parts[0][0])
-        else:
-            self._read_blocks(stored, indices, in_run, parts)
+
+    def _copy_run(self, first: int, count: int, parts: Parts) -> None:
+        """Rows that follow each other; pages of a map are let go behind."""
+        assert self._flat is not None
+        step = count if self._stored is None else max(1, _TOUCHED_BYTES // self._row_bytes)
+        for start in range(0, count, step):
+            run = self._flat[first + start : first + min(count, start + step)]
+            for column, rows in parts:
+                rows[start : start + len(run)] = run[:, column : column + rows.shape[1]]
+            self._touched += len(run) * self._row_bytes
+            if self._stored is not None and self._touched >= _TOUCHED_BYTES:
+                release(self.source)
+                self._touched = 0
 
     @staticmethod
     def _targets(parts: Parts) -> list[memoryview] | None:
@@ -110,18 +132,6 @@ class RowGatherer:
         if not following or not all(rows.flags.c_contiguous for _, rows in parts):
             return None
         return [rows.data.cast("B") for _, rows in parts]
-
-    def _read_blocks(self, stored: StoredRows, indices: Indices, in_run: bool, parts: Parts) -> None:
-        block, size = self._take_scratch(len(indices)), self._row_bytes
-        raw = self._scratch.view(np.uint8).data.cast("B")
-        for start in range(0, len(indices), block):
-            chosen = indices[start : start + block]
-            target = raw[: len(chosen) * size]
-            if in_run:
-                stored.read_run(int(chosen[0]), target)
-            else:
-                stored.read_each(chosen.tolist(), [target], [size])
-            self._hand_out(start, len(chosen), parts)
 
     def _take_scratch(self, count: int) -> int:
         """Have the scratch for ``count`` rows; how many go through it at once."""
@@ -136,13 +146,17 @@ class RowGatherer:
         for first, rows in parts:
             rows[start : start + count] = values[:, first : first + rows.shape[1]]
 
-    def _gather_blocks(self, indices: Indices, parts: Parts) -> None:
+    def _gather_blocks(self, indices: Indices, parts: Parts, stored: StoredRows | None = None) -> None:
+        """Through the scratch, from the file or from memory."""
         assert self._flat is not None
         block = self._take_scratch(len(indices))
         # As bytes: of numbers that are not aligned, as in an archive, NumPy would copy all before it takes any.
         source, target = self._flat.view(np.uint8), self._scratch.view(np.uint8)
         for start in range(0, len(indices), block):
             chosen = indices[start : start + block]
-            # mode "clip" writes straight to out ("raise" would go through a copy); the numbers were checked before.
-            np.take(source, chosen, axis=0, out=target[: len(chosen)], mode="clip")
+            if stored is not None:
+                stored.read_each(chosen.tolist(), [target.data.cast("B")], [self._row_bytes])
+            else:
+                # mode "clip" writes straight to out ("raise" would go through a copy); the numbers were checked before.
+                np.take(source, chosen, axis=0, out=target[: len(chosen)], mode="clip")
             self._hand_out(start, len(chosen), parts)

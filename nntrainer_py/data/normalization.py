@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import mmap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,7 @@ Shape = tuple[int, int, int]
 
 METHODS = ("standard", "minmax", "pixel")
 SCOPES = ("whole", "channel", "feature")
+_PIECE = 1 << 16  # values looked at together
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class Normalization:
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of shifts and scales."""
+        return sum(array.nbytes for array in (*self.shift, *self.scale))
+
     def check(self, input_dims: Sequence[Shape], name: str) -> None:
         """DataError unless it fits inputs of these shapes."""
         fits = len(input_dims) == len(self.shift) and all(
@@ -95,7 +103,7 @@ class Normalization:
         """
         if method == "pixel":
             return cls.pixel(input_dims)
-        found = [_Measure(shape, scope) for shape in input_dims]
+        found = [_Measure(shape, scope, method) for shape in input_dims]
         samples = 0
         for batch in batches:
             for one, x in zip(found, batch, strict=True):
@@ -106,49 +114,103 @@ class Normalization:
             samples += len(batch[0])
         if not samples:
             raise DataError("there is no sample to measure the normalization on")
-        pairs = [one.result(method) for one in found]
+        pairs = []
+        while found:  # each is let go when it has given its result
+            pairs.append(found.pop(0).result())
         return cls(method, scope, tuple(shift for shift, _ in pairs), tuple(scale for _, scale in pairs))
 
 
 class _Measure:
-    """Running mean, squared deviations and extremes of one input, in float64."""
+    """Running mean, squared deviations and extremes of one input, for each of its groups of values.
 
-    def __init__(self, shape: Shape, scope: str) -> None:
-        axes = {"whole": (0, 1, 2, 3), "channel": (0, 2, 3), "feature": (0,)}
-        if scope not in axes:
-            raise ValueError(f"normalization scope: expected one of {', '.join(SCOPES)}, got {scope!r}")
-        self._axes = axes[scope]
-        kept = tuple(1 if axis + 1 in self._axes else size for axis, size in enumerate(shape))
-        self._count = 0
-        self._mean = np.zeros(kept)
-        self._squares = np.zeros(kept)
-        self._low = np.full(kept, np.inf)
-        self._high = np.full(kept, -np.inf)
+    Means and deviations are kept in float64 and taken from pieces of `_PIECE` values, so that measuring takes little
+    besides them however large a sample is; extremes are float32, as the values are.
+    """
+
+    def __init__(self, shape: Shape, scope: str, method: str) -> None:
+        if method not in METHODS:
+            raise ValueError(f"normalization: expected one of {', '.join(METHODS)}, got {method!r}")
+        self._shape = _scaled_shape(shape, scope)
+        self._groups = int(np.prod(self._shape))
+        self._count = 0  # values of each group
+        self._spread = method == "standard"
+        self._mean = _own_pages(self._groups if self._spread else 0, np.float64)
+        self._squares = _own_pages(self._groups if self._spread else 0, np.float64)
+        self._low = _own_pages(self._groups, np.float32)
+        self._high = _own_pages(self._groups, np.float32)
+        self._low.fill(np.inf)
+        self._high.fill(-np.inf)
 
     def add(self, x: Float32) -> None:
+        """Take in samples (count, channel, height, width)."""
         if not len(x):
             return
-        wide = x.astype(np.float64)
-        mean = wide.mean(axis=self._axes, keepdims=True)
-        count = x.size // mean.size
-        np.minimum(self._low, wide.min(axis=self._axes, keepdims=True)[0], out=self._low)
-        np.maximum(self._high, wide.max(axis=self._axes, keepdims=True)[0], out=self._high)
-        squares = ((wide - mean) ** 2).sum(axis=self._axes, keepdims=True)[0]
-        total = self._count + count
-        delta = mean[0] - self._mean
-        self._squares += squares + delta**2 * (self._count * count / total)
-        self._mean += delta * (count / total)
-        self._count = total
+        values = x.reshape(len(x), self._groups, -1)
+        step = max(1, _PIECE // values.shape[2])
+        for first in range(0, self._groups, step):
+            groups = slice(first, first + step)
+            count = self._count
+            for piece in _pieces(values[:, groups]):
+                np.minimum(self._low[groups], piece.min(axis=(0, 2)), out=self._low[groups])
+                np.maximum(self._high[groups], piece.max(axis=(0, 2)), out=self._high[groups])
+                if self._spread:
+                    self._merge(groups, piece, count)
+                count += piece.shape[0] * piece.shape[2]
+        self._count += values.shape[0] * values.shape[2]
 
-    def result(self, method: str) -> tuple[Float32, Float32]:
-        if method == "standard":
-            shift, scale = self._mean, np.sqrt(self._squares / self._count)
-        elif method == "minmax":
-            shift, scale = self._low, self._high - self._low
+    def _merge(self, groups: slice, piece: Float32, before: int) -> None:
+        """Merge the values of a piece with the ``before`` ones of each of its groups."""
+        wide = piece.astype(np.float64)
+        mean = wide.mean(axis=(0, 2), keepdims=True)
+        wide -= mean
+        np.multiply(wide, wide, out=wide)
+        squares = wide.sum(axis=(0, 2))
+        count = wide.shape[0] * wide.shape[2]
+        total = before + count
+        delta = mean[0, :, 0] - self._mean[groups]
+        self._squares[groups] += squares + delta**2 * (before * count / total)
+        self._mean[groups] += delta * (count / total)
+
+    def result(self) -> tuple[Float32, Float32]:
+        """Shift and scale."""
+        if self._spread:
+            self._squares /= self._count
+            shift, scale = self._mean.astype(np.float32), np.sqrt(self._squares, out=self._squares).astype(np.float32)
         else:
-            raise ValueError(f"normalization: expected one of {', '.join(METHODS)}, got {method!r}")
-        scale32 = scale.astype(np.float32)
+            shift, scale = self._low.copy(), (self._high.astype(np.float64) - self._low).astype(np.float32)
         # A constant feature measures as rounding noise around 0; dividing by it would blow the noise up.
-        still = (self._low == self._high) | (scale32 <= np.finfo(np.float32).tiny)
-        scale32[still] = 1.0
-        return shift.astype(np.float32), scale32
+        still = (self._low == self._high) | (scale <= np.finfo(np.float32).tiny)
+        scale[still] = 1.0
+        return shift.reshape(self._shape), scale.reshape(self._shape)
+
+
+def _own_pages(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Zeros that go back to the system when they are let go, not to the allocator, which might keep them."""
+    size = count * np.dtype(dtype).itemsize
+    return np.frombuffer(mmap.mmap(-1, max(1, size)), dtype=dtype, count=count)
+
+
+def _scaled_shape(shape: Shape, scope: str) -> Shape:
+    """Of the shifts and scales of an input."""
+    kept = {"whole": (1, 1, 1), "channel": (shape[0], 1, 1), "feature": shape}
+    if scope not in kept:
+        raise ValueError(f"normalization scope: expected one of {', '.join(SCOPES)}, got {scope!r}")
+    return kept[scope]
+
+
+def normalization_bytes(method: str, scope: str, input_dims: Sequence[Shape]) -> int:
+    """`Normalization.nbytes` of one that is not measured yet; none for the method "none"."""
+    if method == "none":
+        return 0
+    shapes = [_scaled_shape(shape, "whole" if method == "pixel" else scope) for shape in input_dims]
+    return sum(2 * 4 * channel * height * width for channel, height, width in shapes)
+
+
+def _pieces(values: Float32) -> Iterator[Float32]:
+    """Pieces (samples, groups, values) of an array of so many axes, of about `_PIECE` numbers."""
+    count, groups, size = values.shape
+    rows = max(1, _PIECE // (groups * size))
+    columns = min(size, max(1, _PIECE // groups))
+    for first in range(0, count, rows):
+        for start in range(0, size, columns):
+            yield values[first : first + rows, :, start : start + columns]

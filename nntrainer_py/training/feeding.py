@@ -123,12 +123,20 @@ def names_of_run(known: tuple[str, ...] | None, train: Dataset) -> tuple[str, ..
 
 
 def data_memory(loaders: Iterable[BatchLoader]) -> DataMemory:
-    """What loaders that are there together take."""
+    """What loaders that are there together take, with the scaling of their inputs, which they share."""
     found = DataMemory()
+    scalings: dict[int, int] = {}
     for loader in loaders:
         resident, name = loader.dataset.resident_bytes, loader.dataset.name
         found = found.plus(DataMemory(loader.buffer_bytes - resident, {name: resident} if resident else {}))
-    return found
+        if loader.dataset.normalization is not None:
+            scalings[id(loader.dataset.normalization)] = loader.dataset.normalization.nbytes
+    return found.plus(scaling_memory(sum(scalings.values())))
+
+
+def scaling_memory(size: int) -> DataMemory:
+    """What the shifts and scales of the inputs take."""
+    return DataMemory(0, {"normalization": size} if size else {})
 
 
 def _normalize(model: Trainee, dataset: Dataset, section: SectionSpec | None) -> None:

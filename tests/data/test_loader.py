@@ -346,7 +346,7 @@ def test_what_reading_a_raw_file_takes_is_what_is_counted(tmp_path):
         data.bind([(1, 1, width)], [(1, 1, 10)])  # lets go of the scratch
         drawing = (permutation_bytes(count) - 8 * count) * shuffle  # is over
         assert abs(loader.buffer_bytes - drawing - held) <= 64 * 1024
-        features = 3 * batch * (4 * (width + 10) + 8)
+        features = (2 + shuffle) * batch * (4 * (width + 10) + 8)
         assert loader.buffer_bytes - drawing <= features + 8 * count * shuffle  # nothing else grows with the file
 
 

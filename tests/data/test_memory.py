@@ -11,8 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nntrainer_py.data import ArrayDataset, BatchLoader, CsvDataset, NpzDataset, RawFileDataset, open_npy
+from nntrainer_py.data import (
+    ArrayDataset,
+    BatchLoader,
+    CsvDataset,
+    NpzDataset,
+    RawFileDataset,
+    measure_normalization,
+    open_npy,
+)
+from nntrainer_py.data.normalization import normalization_bytes
 from nntrainer_py.errors import DataError
+from nntrainer_py.training.feeding import data_memory
 
 MIB = 1 << 20
 
@@ -126,6 +136,19 @@ class TestFilesLeaveNoPages:
             list(BatchLoader(data, 30))
 
 
+def resident(act) -> int:
+    """By how much the resident memory of this process is larger at most."""
+    act()
+
+    def status(key: str) -> int:
+        return int(Path("/proc/self/status").read_text().split(key + ":")[1].split()[0]) * 1024
+
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    act()
+    return status("VmHWM") - before
+
+
 def grown(code: str, path: Path) -> tuple[int, int]:
     """Bytes counted, and by how much the resident memory of a fresh process grew at most, the second time.
 
@@ -214,3 +237,40 @@ class TestTextLabels:
         assert peak(lambda: data.bind(*dims, class_names=["a", "x", "b"])) < MIB
         (batch,) = BatchLoader(data, count)
         assert (batch.labels[0].argmax(axis=-1).ravel() == np.array([2, 0])[np.arange(count) % 2]).all()
+
+
+class TestNormalization:
+    @pytest.mark.parametrize(("method", "each"), [("standard", 24 + 16), ("minmax", 8 + 16)])
+    def test_measuring_each_feature(self, method, each):
+        """State, and results beside it; the batch read is of one sample, and pieces are small."""
+        shape = (3, 300, 400)
+        data = ArrayDataset(np.random.default_rng(0).random((5, *shape), dtype=np.float32))
+        data.bind([shape], [])
+        features = 360_000
+
+        def measure():
+            measure_normalization(data, method, "feature")
+
+        assert max(peak(measure), resident(measure)) < (each + 8) * features + 2 * MIB
+
+    @pytest.mark.parametrize("scope", ["whole", "channel"])
+    def test_measuring_large_samples(self, scope):
+        shape = (3, 300, 400)
+        data = ArrayDataset(np.random.default_rng(0).random((3, *shape), dtype=np.float32))
+        data.bind([shape], [])
+        assert peak(lambda: measure_normalization(data, "standard", scope)) < 5 * 360_000 + 2 * MIB
+
+    @pytest.mark.parametrize(("scope", "size"), [("whole", 8), ("channel", 16), ("feature", 480)])
+    def test_it_is_counted_once(self, scope, size):
+        shape = (2, 5, 6)
+        loaders = []
+        for _ in range(2):
+            data = ArrayDataset(np.random.default_rng(0).random((4, *shape)))
+            data.bind([shape], [])
+            loaders.append(BatchLoader(data, 2))
+        bare = data_memory(loaders).total
+        scaling = measure_normalization(loaders[0].dataset, "standard", scope)
+        for loader in loaders:
+            loader.dataset.normalization = scaling
+        assert data_memory(loaders).total - bare == size == scaling.nbytes
+        assert normalization_bytes("standard", scope, [shape]) == size
