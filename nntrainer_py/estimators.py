@@ -9,7 +9,7 @@ search = GridSearchCV(NNClassifier(epochs=30), {"hidden_units": [(16,), (32, 16)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +34,9 @@ try:
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise MissingExtraError("sklearn", "an estimator for scikit-learn") from error
+
+_TYPES = [np.float64, np.float32]  # taken as they are
+_PIECE = 1 << 15  # values brought to float64 together
 
 #: inputs and outputs to a model
 Build = Callable[[int, int], Model]
@@ -162,7 +165,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def _train(self, x: NDArray[Any], y: NDArray[Any], outputs: int, loss: str, last: str, stratify: bool) -> None:
-        """Fit the network to float64 features and to class indices or targets (samples, outputs)."""
+        """Fit the network to features and to class indices or targets (samples, outputs)."""
         random = check_random_state(self.random_state)
         seed = int(random.randint(np.iinfo(np.int32).max))
         self._shift, self._scale = _scaling(x, self.scale)
@@ -190,13 +193,14 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_epochs_ = result.epoch
 
     def _scaled(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        return np.asarray((x - self._shift) / self._scale, np.float32)
+        return _standardized(x, self._shift, self._scale)
 
     def _outputs(self, x: Any) -> NDArray[Any]:
         """What the network says, (samples, outputs)."""
         check_is_fitted(self)
-        x = validate_data(self, x, reset=False, dtype=np.float64)
-        made = self._network.model.predict(self._scaled(x), batch_size=max(self.batch_size, 256))
+        x = validate_data(self, x, reset=False, dtype=_TYPES)
+        x = self._scaled(x)
+        made = self._network.model.predict(x, batch_size=max(self.batch_size, 256))
         return np.asarray(made, np.float64).reshape(len(x), -1)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -215,11 +219,12 @@ class NNClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on features (samples, features) and labels (samples,)."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, dtype=_TYPES)
         check_classification_targets(y)
-        self.classes_, indices = np.unique(y, return_inverse=True)
+        self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(f"{type(self).__name__} needs samples of at least 2 classes, got one class")
+        indices = np.searchsorted(self.classes_, y).astype(np.int32)
         self._train(X, indices, len(self.classes_), "cross", "softmax", stratify=True)
         return self
 
@@ -245,11 +250,11 @@ class NNRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on features (samples, features) and targets (samples,) or (samples, outputs)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        X, y = validate_data(self, X, y, dtype=_TYPES, multi_output=True, y_numeric=True)
         self._single = y.ndim == 1
-        targets = y.reshape(len(y), -1).astype(np.float64)
+        targets = y.reshape(len(y), -1)
         self._target_shift, self._target_scale = _scaling(targets, self.scale)
-        scaled = np.asarray((targets - self._target_shift) / self._target_scale, np.float32)
+        scaled = _standardized(targets, self._target_shift, self._target_scale)
         self._train(X, scaled, targets.shape[1], "mse", "none", stratify=False)
         return self
 
@@ -269,9 +274,28 @@ def _scaling(values: NDArray[Any], wanted: bool) -> tuple[NDArray[np.float64], N
     columns = values.shape[1]
     if not wanted:
         return np.zeros(columns), np.ones(columns)
-    mean, deviation = values.mean(axis=0), values.std(axis=0)
+    mean = sum(piece.sum(axis=0) for piece in _pieces(values)) / len(values)
+    deviation = np.sqrt(sum(((piece - mean) ** 2).sum(axis=0) for piece in _pieces(values)) / len(values))
     still = deviation <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
     return mean, np.where(still, 1.0, deviation)
+
+
+def _pieces(values: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+    """Rows in float64, a few at a time: a copy of all would take more memory than the data."""
+    step = max(1, _PIECE // values.shape[1])
+    for start in range(0, len(values), step):
+        yield values[start : start + step].astype(np.float64)
+
+
+def _standardized(values: NDArray[Any], shift: NDArray[Any], scale: NDArray[Any]) -> NDArray[np.float32]:
+    made = np.empty(values.shape, np.float32)
+    first = 0
+    for piece in _pieces(values):
+        piece -= shift
+        piece /= scale
+        made[first : first + len(piece)] = piece
+        first += len(piece)
+    return made
 
 
 __all__ = ["NNClassifier", "NNRegressor"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -104,3 +105,33 @@ def test_labels_as_words_integers_and_floats():
     named = NNClassifier((4,), epochs=40, random_state=0).fit(x, words)
     assert named.classes_.tolist() == ["no", "yes"]
     assert (named.predict(x) == np.array(["no", "yes"])[made.predict(x)]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fitting_copies_the_features_once(dtype):
+    x = np.random.default_rng(0).random((20_000, 40)).astype(dtype)
+    y = (x[:, 0] > 0.5).astype(int)
+    scaled = 4 * x.size
+
+    def fit():
+        NNClassifier(hidden_units=(2,), epochs=1, batch_size=1000, shuffle=False, random_state=0).fit(x, y)
+
+    fit()
+    tracemalloc.start()
+    try:
+        fit()
+        assert tracemalloc.get_traced_memory()[1] < scaled + (2 << 20)
+    finally:
+        tracemalloc.stop()
+
+
+def test_scaling_is_that_of_float64():
+    x = (np.random.default_rng(0).random((70_000, 3)) * [1, 1e-3, 1e6] + [1e3, 0, 5]).astype(np.float32)
+    x[:, 2] = 0.1
+    wide = x.astype(np.float64)
+    model = NNRegressor(hidden_units=(), epochs=1, batch_size=7000, random_state=0).fit(x, x[:, 0])
+    np.testing.assert_allclose(model._shift, wide.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(model._scale[:2], wide.std(axis=0)[:2], rtol=1e-9)
+    assert model._scale[2] == 1
+    expected = np.asarray((wide - model._shift) / model._scale, np.float32)
+    np.testing.assert_array_equal(model._scaled(x), expected)
