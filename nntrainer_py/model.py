@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -77,6 +79,7 @@ class Model:
         #: names of the input columns of the training data, where it had a header; later data is taken by them
         self.feature_names: tuple[str, ...] | None = None
         self._told: set[str] = set()  # warnings about data
+        self._loaded: Path | None = None  # the file of the last `load`
 
     @classmethod
     def from_ini(cls, path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
@@ -128,15 +131,17 @@ class Model:
         data: DataMemory | None = None,
         **memory: Any,
     ) -> Self:
-        """Fix batch size, threads, seed and algorithms; weights start anew. What is not given comes from [Model].
+        """Fix batch size, threads, seed and algorithms. What is not given comes from [Model].
 
+        Weights start anew: as the file has them that was loaded last, else with initial values.
         Threads are at most those that there are processors for: their number changes no result.
         ``data`` is what reading the data will take, where that is known already (see `hold_data`).
         PlanError when a memory budget does not do for everything that the model can do with such batches,
         UsageError when the plans need a swap file that cannot be made.
         """
+        self._compilation.on_begin = None if self._loaded is None else partial(_load, weakref.ref(self), self._loaded)
         self._compilation.configure(batch_size, threads, seed, convolution, memory)
-        self.epoch = 0
+        self.epoch = 0 if self._loaded is None else self.epoch
         if data is not None:
             self.hold_data(data)
         if self.compile_options.memory_budget is not None:
@@ -439,6 +444,7 @@ class Model:
             checkpoint.load_weights(Path(path), self)
         else:
             weight_files.load_bin(Path(path), self)
+        self._loaded = Path(path).absolute()
 
     def _batch_arrays(self, x: Arrays, y: Arrays) -> tuple[list[NDArray[Any]], list[NDArray[Any]], int]:
         """Float32 arrays of one batch, class indices expanded, labels checked."""
@@ -492,6 +498,13 @@ def _joined(batches: Iterator[tuple[NDArray[Any], ...]], samples: int | None) ->
             array[done : done + len(part)] = part
         done += len(batch[0])
     return whole
+
+
+def _load(model: weakref.ref[Model], path: Path) -> None:
+    """Load a file into a model that is still there."""
+    there = model()
+    if there is not None:
+        there.load(path)
 
 
 def _is_named(pair: Any) -> bool:

@@ -33,6 +33,8 @@ class Compilation:
         self._whole: Compiled | None = None  # the same but for a budget that splits batches, which needs planning
         self._places = Places()
         self.batch = spec.model.batch_size
+        #: called once when the first weights have been made, see `Compiled`
+        self.on_begin: Callable[[], None] | None = None
         #: what the budget counts for data; None: the usual
         self.data: DataMemory | None = None
 
@@ -82,10 +84,14 @@ class Compilation:
 
     def _maker(self) -> Callable[[Options], Compiled]:
         """Makes compilations; without the model itself: two that hold each other live on until the collector comes."""
-        spec, batch, places = self.spec, self.batch, self._places
-        return lambda options: Compiled(
-            lambda with_loss: arrange(spec, with_loss), spec.optimizer, options, batch, places
-        )
+        spec, batch, places, on_begin = self.spec, self.batch, self._places, self.on_begin
+
+        def make(options: Options) -> Compiled:
+            made = Compiled(lambda with_loss: arrange(spec, with_loss), spec.optimizer, options, batch, places)
+            made.on_begin = on_begin
+            return made
+
+        return make
 
     def _make(self, options: Options) -> Compiled:
         return self._maker()(options)

@@ -63,10 +63,14 @@ class Compiled:
         full = batch if batch is None else min(batch, options.micro_batch or batch)
         self.plans = Plans(self._lowerings, options, full, self.lock, self.engine.store, places)
         self._programs: dict[tuple[Mode, int], Program] = {}
+        #: called when the first weights have been made, to give them other values than the initial ones; until it
+        #: succeeds, so that nobody computes with these
+        self.on_begin: Callable[[], None] | None = None
+        self._beginning = False
 
     def take_over(self, before: Compiled) -> None:
         """Go on with the weights, state and counters of another compilation of the same model."""
-        self.engine = before.engine
+        self.engine, self.on_begin = before.engine, before.on_begin
         self.plans.take_over(before.plans)
 
     @property
@@ -160,6 +164,13 @@ class Compiled:
                     array = self.engine.store.arrays[weight.key]
                     fill(weight.initializer, weight.dim, stream, array)
                     release(array)
+        if self.on_begin is not None and not self._beginning:
+            self._beginning = True
+            try:
+                self.on_begin()
+            finally:
+                self._beginning = False
+            self.on_begin = None
 
     def weights(self, lowered: Lowered) -> dict[str, NDArray[Any]]:
         """Name to array in .bin order; the arrays are the live ones."""
