@@ -31,6 +31,7 @@ class InterruptGuard:
         self.signal = 0
         self._first = 0.0
         self._saving = 0
+        self._at_once = ""
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -53,6 +54,15 @@ class InterruptGuard:
         finally:
             self._saving -= 1
 
+    @contextmanager
+    def at_once(self, message: str) -> Iterator[None]:
+        """In this block, where nothing can be lost yet, the first signal ends the run with ``message``."""
+        self._at_once = message
+        try:
+            yield
+        finally:
+            self._at_once = ""
+
     def check(self, message: str) -> None:
         """Raise `InterruptedRun` with ``message`` when a signal came."""
         if self.signal:
@@ -60,6 +70,9 @@ class InterruptGuard:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
+        if self._at_once and not self._saving:
+            self.signal = self.signal or number
+            raise InterruptedRun(self._at_once, signal=number)
         if not self.signal:
             self.signal, self._first = number, now
             if self._tell is not None:

@@ -97,7 +97,8 @@ class Training:
     def run(self) -> TrainingResult:
         """Train until an end."""
         with self._guard, self._saving.folder():
-            self._prepare()
+            with self._guard.at_once("interrupted before the first step; nothing was changed"):
+                self._prepare()
             self._left = self._is_anything_left()
             if not self._left:
                 return self._finish_nothing()

@@ -14,7 +14,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numba
@@ -64,7 +66,8 @@ def precompile(jobs: Sequence[Job], only: Path | None = None) -> None:
     """Compile ``jobs`` into the cache, in at most as many processes as there are processors.
 
     Without a folder that can be written nothing is done; what fails is left to the first call, which says why.
-    ``only``: into this folder, and even if another one has it.
+    ``only``: into this folder, and even if another one has it. An exception that is raised here meanwhile, such as a
+    KeyboardInterrupt, ends the processes at once.
     """
     if not jobs or (only is None and cache_folders()[1] is None):
         return
@@ -73,15 +76,24 @@ def precompile(jobs: Sequence[Job], only: Path | None = None) -> None:
     # the large ones first, so that none is left to the end alone: compile time goes with the number of arguments
     waiting = iter(sorted(jobs, key=lambda job: -len(job[1])))
     workers = min(processors, len(jobs))
+    running: list[subprocess.Popen[str]] = []
+    stopped = Event()
     try:
         with ThreadPoolExecutor(workers) as pool:
-            for done in [pool.submit(_employ, waiting, only) for _ in range(workers)]:
-                done.result()
+            employed = [pool.submit(_employ, waiting, only, running, stopped) for _ in range(workers)]
+            try:
+                for done in employed:
+                    done.result()
+            except BaseException:
+                stopped.set()
+                for process in running:
+                    process.kill()
+                raise
     except OSError as error:  # no process may be started here: compiled at the first call instead
         warnings.warn(f"cannot compile in a process of its own: {error}", stacklevel=2)
 
 
-def _employ(waiting: Iterable[Job], only: Path | None) -> None:
+def _employ(waiting: Iterable[Job], only: Path | None, running: list[subprocess.Popen[str]], stopped: Event) -> None:
     """One other process, given jobs as long as there are any. The iterator is shared by all employers."""
     # -P: not from the current folder, where something else may have our name
     command = [sys.executable, "-P", "-m", f"{_PACKAGE}.precompile", *([str(only)] if only is not None else [])]
@@ -91,6 +103,9 @@ def _employ(waiting: Iterable[Job], only: Path | None) -> None:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env={**os.environ, "PYTHONPATH": path},
     ) as process:  # fmt: skip
+        running.append(process)
+        if stopped.is_set():
+            process.kill()
         assert process.stdin is not None
         assert process.stdout is not None
         for made, signature in waiting:
@@ -102,7 +117,8 @@ def _employ(waiting: Iterable[Job], only: Path | None) -> None:
                 break
             if not process.stdout.readline():
                 break
-        process.stdin.close()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
 
 
 def encode(kind: Any) -> Any:
