@@ -7,6 +7,7 @@ model file does.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from nntrainer_py.errors import NNTrainerError, Origin, UsageError
+from nntrainer_py.errors import NNTrainerError, Origin, PropertyError, UsageError, printable
 
 
 def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
@@ -58,10 +59,13 @@ def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
 def users_code(what: str) -> Iterator[None]:
     """Turn what a user's code raises into a UsageError that names ``what`` it was, and its own file and line.
 
-    Errors of ours pass; so do an interrupt and the like.
+    Errors of ours pass; so do an interrupt and the like. A wrong value that it gave to us gets its place.
     """
     try:
         yield
+    except PropertyError as error:
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+        raise error.located(Origin(own[-1].filename, own[-1].lineno or 0) if own else None) from None
     except NNTrainerError:
         raise
     except Exception as error:
@@ -69,6 +73,15 @@ def users_code(what: str) -> Iterator[None]:
         own = [frame for frame in frames if _is_users(frame.filename)]
         place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
         raise UsageError(f"{place}{what}: {type(error).__name__}: {error}") from error
+
+
+def place_of_class(written: type) -> str:
+    """``gate.py:7: the class Gate``; without file and line where nobody knows them (typed at a prompt)."""
+    try:
+        file, line = inspect.getsourcefile(written), inspect.getsourcelines(written)[1]
+    except (TypeError, OSError):
+        return f"the class {written.__name__}"
+    return f"{printable(str(file))}:{line}: the class {written.__name__}"
 
 
 def _is_users(filename: str) -> bool:

@@ -7,7 +7,7 @@ backward order), or at the end when clipping or gradient accumulation needs all 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,12 +90,7 @@ def finalize(nodes: Sequence[Node], batch: int, training: bool) -> list[LayerSha
         try:
             table.append(_finalize_node(node, table, batch, training, shared))
         except (ValueError, UsageError) as error:
-            origin = node.origin
-            faults.append(
-                Fault(
-                    getattr(origin, "file", ""), getattr(origin, "line", 0), node.name, node.layer.keyword, str(error)
-                )
-            )
+            faults.append(_fault(node, str(error)))
             broken.add(position)
             table.append(LayerShape(node.name, node.layer.keyword, (), (), [], False))
     if faults:
@@ -175,6 +170,7 @@ class Lowering:
         self.optimizer_state: list[Value] = []
         self.derivatives: dict[str, list[Value | None]] = {}
         self.metrics: dict[str, Value] = {}
+        self.faults: list[Fault] = []  # of the way back
 
     def run(self) -> Lowered:
         """Finalize, emit, drop what is dead."""
@@ -184,6 +180,8 @@ class Lowering:
         self.emitter.run_postponed(Phase.STATE)
         if self.training and self.losses:
             self._backward()
+        if self.faults and not self.keep_gradients:
+            raise DescriptionError(self.faults)
         outputs = self._outputs()
         wanted = [*outputs, *self.losses, *self.predictions, *self.metrics.values()]
         if self.keep_gradients:
@@ -313,7 +311,7 @@ class Lowering:
         if mine:
             context.targets = {weight.key: self.targets[weight.key] for weight in mine}
             self.emitter.scope(node.name, Phase.GRADIENT, node.origin)
-            methods.calc_gradient(context)
+            self._users(node, methods.calc_gradient, context)
         if node.inputs:
             context.derivative_wanted = tuple(requires[producer] for producer, _ in node.inputs)
         else:
@@ -323,24 +321,25 @@ class Lowering:
         if not node.layer.supports_derivative:
             if self.input_derivatives:
                 return
-            raise DescriptionError(
-                [
-                    Fault(
-                        getattr(node.origin, "file", ""),
-                        getattr(node.origin, "line", 0),
-                        node.name,
-                        node.layer.keyword,
-                        "passes no derivative back, so nothing before it can be trained; set trainable = false there",
-                    )
-                ]
-            )
+            message = "passes no derivative back, so nothing before it can be trained; set trainable = false there"
+            raise DescriptionError(_fault(node, message))
         self.emitter.scope(node.name, Phase.DERIVATIVE, node.origin)
-        methods.calc_derivative(context)
+        self._users(node, methods.calc_derivative, context)
         self.derivatives[node.name] = [context.derivatives.get(i) for i in range(len(context.inputs))]
         for index, (producer, output) in enumerate(node.inputs):
             value = context.derivatives.get(index)
             if value is not None and requires[producer]:
                 incoming[producer].setdefault(output, []).append(value)
+
+    def _users(self, node: Node, method: Callable[[LayerEmitter], None], context: LayerEmitter) -> None:
+        """Emit a way back; that a user's class has none is kept, so that all of them are told together.
+
+        Where gradients are kept to be looked at (a check of gradients), they count as zeros instead.
+        """
+        try:
+            method(context)
+        except UsageError as error:
+            self.faults.append(_fault(node, str(error)))
 
     def _updates(self, mine: list[Weight], remaining: dict[str, int]) -> None:
         for weight in mine:
@@ -378,6 +377,12 @@ class Lowering:
             if position not in consumed  # an output that nobody reads beside one that is read is none of the model
             for value in context.outputs
         ]
+
+
+def _fault(node: Node, message: str) -> Fault:
+    """A fault of a layer, at its section."""
+    origin = node.origin
+    return Fault(getattr(origin, "file", ""), getattr(origin, "line", 0), node.name, node.layer.keyword, message)
 
 
 def _methods(layer: Layer) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from nntrainer_py.tensor.dim import TensorDim
+from nntrainer_py.tensor.initializers import require_initializer
 from nntrainer_py.tensor.operations.emitter import Emitter, Target
 from nntrainer_py.tensor.operations.record import Fill, Phase, Role, Value
 
@@ -67,6 +68,7 @@ class FinalizeContext:
         layer = self.layer
         if initializer is None:
             initializer = str(getattr(layer, "weight_initializer", "xavier_uniform"))
+        require_initializer(initializer)
         if decay is None:
             decay = float(getattr(layer, "weight_decay", 0.0))
         if regularizer is None:

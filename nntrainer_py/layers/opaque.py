@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from nntrainer_py.errors import UsageError
-from nntrainer_py.layers.base import Layer
+from nntrainer_py.errors import NumericalError, UsageError
+from nntrainer_py.layers.base import BuiltinLayer, Layer
 from nntrainer_py.layers.context import LayerEmitter, RunContext, Weight
-from nntrainer_py.plugins import users_code
+from nntrainer_py.plugins import place_of_class, users_code
 from nntrainer_py.tensor.operations.record import Role, Spec, StepState, Value
+
+#: NaNs with a payload that no arithmetic makes, by bytes of a number: where they still stand, nothing was written
+_UNWRITTEN = {2: 0x7E5A, 4: 0x7FDA5A5A, 8: 0x7FFA5A5A5A5A5A5A}
 
 
 class OpaqueAdapter:
@@ -46,7 +49,7 @@ class OpaqueAdapter:
                     arrays["loss"][0] = result
                     arrays["loss"] *= _share(arrays, state)
             if first:
-                _check_written(name, "forward", "outputs", context.outputs, context.inputs)
+                _check_written(name, "forward", "outputs", dict(enumerate(context.outputs)))
                 first = False
 
         made = ctx.run(
@@ -62,6 +65,8 @@ class OpaqueAdapter:
         layer, saved, name = self.layer, ctx.saved["user"], ctx.emitter.layer
         by_sample = layer.sample_by_sample
         trained = [weight for weight in layer.weights if weight.key in ctx.targets]
+        names = " and ".join(weight.name for weight in trained)
+        _require(layer, "calc_gradient", f"{names} would never change; write it, or request with trainable=False")
 
         def call(arrays: dict[str, Any], state: StepState) -> None:
             context = _context(layer, arrays, saved, True)
@@ -82,6 +87,8 @@ class OpaqueAdapter:
     def calc_derivative(self, ctx: LayerEmitter) -> None:
         layer, saved, name = self.layer, ctx.saved["user"], ctx.emitter.layer
         by_sample = layer.sample_by_sample
+        why = "something before it is trained; write it, or set trainable = false there"
+        _require(layer, "calc_derivative", why)
         wanted = [i for i, want in enumerate(ctx.derivative_wanted) if want]
         first = True
 
@@ -92,12 +99,13 @@ class OpaqueAdapter:
                 _poison(context.derivatives)
             with users_code(f"[{name}] calc_derivative"):
                 layer.calc_derivative(context)
+            if first:
+                written = {i: context.derivatives[i] for i in wanted}
+                _check_written(name, "calc_derivative", "derivatives", written)
+                _check_numbers(name, written, (*context.inputs, *context.incoming, *context.weights.values()))
+                first = False
             if layer.is_loss:
                 _scale(context.derivatives, _share(arrays, state))
-            if first:
-                written = tuple(context.derivatives[i] for i in wanted)
-                _check_written(name, "calc_derivative", "derivatives", written, (*context.inputs, *context.incoming))
-                first = False
 
         specs = {f"derivative{i}": Spec(ctx.inputs[i].shape) for i in range(len(ctx.inputs))}
         made = ctx.run(
@@ -122,14 +130,37 @@ def _scale(arrays: Iterable[Any], share: float) -> None:
 def _poison(arrays: tuple[Any, ...]) -> None:
     for array in arrays:
         if array.dtype.kind == "f":
-            array[...] = np.nan
+            _bits(array)[...] = _UNWRITTEN[array.itemsize]
 
 
-def _check_written(name: str, method: str, what: str, made: tuple[Any, ...], given: tuple[Any, ...]) -> None:
-    """UsageError for an array that is still all NaN although nothing that was given held one."""
-    for index, array in enumerate(made):
-        if array.dtype.kind == "f" and np.isnan(array).all() and all(np.isfinite(other).all() for other in given):
+def _check_written(name: str, method: str, what: str, made: Mapping[int, Any]) -> None:
+    """UsageError for an array that is still as `_poison` left it. NaN that the method wrote is another one."""
+    for index, array in made.items():
+        if array.dtype.kind == "f" and array.size and (_bits(array) == _UNWRITTEN[array.itemsize]).all():
             raise UsageError(f"[{name}] {method}: nothing was written to ctx.{what}[{index}]")
+
+
+def _check_numbers(name: str, made: Mapping[int, Any], given: tuple[Any, ...]) -> None:
+    """NumericalError for derivatives that are all NaN although everything that was given is finite.
+
+    They would show a step later, in the weights of the layers before, which have no part in it.
+    """
+    for index, array in made.items():
+        if array.size and np.isnan(array).all() and all(np.isfinite(other).all() for other in given):
+            raise NumericalError(
+                f"[{name}] calc_derivative: ctx.derivatives[{index}] is NaN, with inputs that are finite"
+            )
+
+
+def _bits(array: Any) -> Any:
+    """The same memory as whole numbers."""
+    return array.view(np.dtype(f"u{array.itemsize}"))
+
+
+def _require(layer: Layer, method: str, why: str) -> None:
+    """UsageError, with the place of its class, for a layer without a method that is needed."""
+    if getattr(type(layer), method) in (getattr(Layer, method), getattr(BuiltinLayer, method)):
+        raise UsageError(f"{place_of_class(type(layer))} has no {method}, which is needed: {why}")
 
 
 def _output_dims(ctx: LayerEmitter) -> list[tuple[int, ...]]:

@@ -38,15 +38,20 @@ def fill(name: str, dim: TensorDim, stream: Stream, out: Array) -> None:
     Only the normal and uniform ones draw from ``stream``; ``none`` leaves ``out`` as it is. PropertyError for an
     unknown name, UsageError for a wrong size.
     """
-    if name not in INITIALIZERS:
-        raise PropertyError(
-            f"one of {', '.join(INITIALIZERS)}", name, key="initializer", hint=did_you_mean(name, INITIALIZERS)
-        )
+    require_initializer(name)
     if out.size != dim.size:
         raise UsageError(
             f"initializer {name}: {dim.size} values of shape {dim.shape} do not fit an array of {out.shape}"
         )
     INITIALIZERS[name](dim, stream, out)
+
+
+def require_initializer(name: str) -> None:
+    """PropertyError for an unknown name."""
+    if name not in INITIALIZERS:
+        raise PropertyError(
+            f"one of {', '.join(INITIALIZERS)}", name, key="initializer", hint=did_you_mean(name, INITIALIZERS)
+        )
 
 
 def is_random(name: str) -> bool:

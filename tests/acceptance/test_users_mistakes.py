@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nntrainer_py import Layer, Model, UsageError
+from nntrainer_py.errors import DescriptionError, NumericalError
 from nntrainer_py.layers.context import FinalizeContext, RunContext
 from nntrainer_py.layers.fully_connected import FullyConnected
 from nntrainer_py.layers.input import Input
@@ -73,19 +74,58 @@ class DerivesNothing(Good):
         pass
 
 
+class WritesNaN(Good):
+    def forward(self, ctx: RunContext) -> None:
+        ctx.outputs[0][...] = np.nan
+
+
+class DerivesNaN(Good):
+    def calc_derivative(self, ctx: RunContext) -> None:
+        ctx.derivatives[0][...] = np.nan
+
+
+class WithoutWay(Layer):
+    """Neither of the two backward methods."""
+
+    keyword = "test_without_way"
+
+    def finalize(self, ctx: FinalizeContext) -> None:
+        ctx.weight("scale", ctx.inputs[0].replace(batch=1), initializer="ones")
+        ctx.output(ctx.inputs[0])
+
+    def forward(self, ctx: RunContext) -> None:
+        np.multiply(ctx.inputs[0], ctx.weights["scale"], out=ctx.outputs[0])
+
+
+class StateOnly(WithoutWay):
+    def finalize(self, ctx: FinalizeContext) -> None:
+        ctx.weight("scale", ctx.inputs[0].replace(batch=1), initializer="ones", trainable=False)
+        ctx.output(ctx.inputs[0])
+
+
+class WrongInitializer(Good):
+    def finalize(self, ctx: FinalizeContext) -> None:
+        ctx.weight("scale", ctx.inputs[0].replace(batch=1), initializer="onez")
+        ctx.output(ctx.inputs[0])
+
+
 class NoUpdate(Optimizer):
     keyword = "test_no_update"
 
 
-def train(layer: Layer, optimizer: Optimizer | None = None) -> float:
+def model(layer: Layer, optimizer: Optimizer | None = None) -> Model:
     layers = [
         ("in", Input(input_shape="1:1:4")),
         ("a", FullyConnected(unit=4)),
         ("mine", layer),
         ("loss", MeanSquaredError()),
     ]
-    model = Model.build(layers, optimizer=optimizer or Sgd(learning_rate=0.01)).compile(2, threads=1)
-    return model.train_on_batch(np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32))
+    return Model.build(layers, optimizer=optimizer or Sgd(learning_rate=0.01))
+
+
+def train(layer: Layer, optimizer: Optimizer | None = None) -> float:
+    made = model(layer, optimizer).compile(2, threads=1)
+    return made.train_on_batch(np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32))
 
 
 def test_the_right_one_trains() -> None:
@@ -121,6 +161,44 @@ def test_an_output_that_is_not_written_is_told(layer: type[Layer], words: str) -
     with pytest.raises(UsageError, match="nothing was written") as caught:
         train(layer())
     assert words in str(caught.value)
+
+
+def test_nan_that_is_written_is_no_missing_output() -> None:
+    with pytest.raises(NumericalError, match="begins in the layer mine"):
+        model(WritesNaN()).train(np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32), epochs=1)
+    with pytest.raises(NumericalError, match=r"\[mine\] calc_derivative: ctx.derivatives\[0\] is NaN"):
+        train(DerivesNaN())
+
+
+def test_methods_that_are_needed_and_not_there_are_told_when_the_model_is_built() -> None:
+    with pytest.raises(DescriptionError) as caught:
+        train(WithoutWay())
+    assert len(caught.value.faults) == 2
+    first, second = map(str, caught.value.faults)
+    line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "class WithoutWay" in text)
+    for text, method in ((first, "calc_gradient"), (second, "calc_derivative")):
+        assert text.startswith("[mine] test_without_way: ")
+        assert f"{HERE}:{line}: the class WithoutWay has no {method}, which is needed" in text
+    assert "scale would never change" in first
+    assert "trainable=False" in first
+
+
+def test_what_needs_no_way_back_trains_without_one() -> None:
+    # behind the input nobody asks for a derivative, and state has no gradient
+    layers = [("in", Input(input_shape="1:1:4")), ("mine", StateOnly()), ("a", FullyConnected(unit=4))]
+    made = Model.build([*layers, ("loss", MeanSquaredError())], optimizer=Sgd(learning_rate=0.01)).compile(2, threads=1)
+    assert np.isfinite(made.train_on_batch(np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32)))
+    layers[1] = ("mine", WithoutWay(trainable=False))
+    made = Model.build([*layers, ("loss", MeanSquaredError())], optimizer=Sgd(learning_rate=0.01)).compile(2, threads=1)
+    assert np.isfinite(made.train_on_batch(np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32)))
+
+
+def test_an_unknown_initializer_is_told_with_layer_file_and_line() -> None:
+    with pytest.raises(DescriptionError, match=r"did you mean 'ones'") as caught:
+        train(WrongInitializer())
+    assert str(caught.value).startswith("[mine] test_mistakes: ")
+    line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if 'initializer="onez"' in text)
+    assert f"{HERE}:{line}: initializer" in str(caught.value)
 
 
 def test_an_optimizer_without_update_is_told() -> None:
