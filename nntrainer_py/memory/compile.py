@@ -239,7 +239,7 @@ def _within(
     plans = [placing.plan(course.listing) for course in least.courses]
     which = max(range(len(plans)), key=lambda k: plans[k].arena)
     kept = {**kept, **_persistent(tasks, least)}
-    raise refusal(plans[which], placing.total(least), budget, tasks[which].what, kept)
+    raise refusal(plans[which], placing.total(least), budget, tasks[which].what, kept, options.threads)
 
 
 def _persistent(tasks: Sequence[Task], state: State) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nntrainer_py.errors import PlanError, counted
 from nntrainer_py.memory.moves import Step, Taken
@@ -123,7 +123,7 @@ class CompiledMemory:
 
 
 def refusal(
-    made: MemoryPlan, total: int, budget: int, what: str = "", kept: Mapping[str, int] | None = None
+    made: MemoryPlan, total: int, budget: int, what: str = "", kept: Mapping[str, int] | None = None, threads: int = 1
 ) -> Refusal:
     """Of a budget: the smallest that would do, and what stands in the way at the peak of ``made``.
 
@@ -136,23 +136,34 @@ def refusal(
     named = ", ".join(f"{name} {amount(size)}" for size, name in posts[:_POSTS])
     rest = sum(size for size, _ in posts[_POSTS:])
     more = f", {len(posts) - _POSTS} more {amount(rest)}" if rest else ""
-    where = what
+    where, direct = what, 0
     if made.operations:
         operation = made.operations[moment]
+        direct = made.scratch_sizes[moment] - _direct_scratch(operation, threads)
         where = f"{what and what + ' '}at {operation.layer}, {operation.kind.name}"
     samples = sum(
         aligned(buffer.nbytes)
         for buffer in made.buffers
         if buffer.first <= moment <= buffer.last and buffer.values[0].role in _OF_SAMPLES
     )
-    return Refusal(budget, total, f" In the way, where most is needed ({where}): {named}{more}", samples)
+    return Refusal(budget, total, f" In the way, where most is needed ({where}): {named}{more}", samples, direct)
+
+
+def _direct_scratch(operation: Operation, threads: int) -> int:
+    """Work space of an operation if convolutions were direct."""
+    if "algorithm" in operation.attributes:
+        operation = replace(operation, attributes={**operation.attributes, "algorithm": "direct"})
+    return operation.kind.scratch(operation, threads)
 
 
 class Refusal(PlanError):
-    """Of one planning. ``samples`` are the bytes at the peak that a smaller batch would have fewer of."""
+    """Of one planning.
 
-    def __init__(self, budget: int, smallest: int, posts: str, samples: int) -> None:
-        self.budget, self.posts, self.samples = budget, posts, samples
+    Of the bytes at the peak a smaller batch would have fewer of ``samples``, direct convolutions ``direct`` fewer.
+    """
+
+    def __init__(self, budget: int, smallest: int, posts: str, samples: int, direct: int = 0) -> None:
+        self.budget, self.posts, self.samples, self.direct = budget, posts, samples, direct
         super().__init__(self._text(smallest), smallest=smallest)
 
     def _text(self, smallest: int) -> str:
@@ -163,11 +174,12 @@ class Refusal(PlanError):
 
     def with_smallest(self, smallest: int) -> Refusal:
         """The same, of what was asked for in several steps that all have to fit."""
-        return Refusal(self.budget, smallest, self.posts, self.samples).located(self.origin, self.key)
+        return Refusal(self.budget, smallest, self.posts, self.samples, self.direct).located(self.origin, self.key)
 
     def advised(self, words: str) -> Refusal:
         """The same, with more words at its end."""
-        return Refusal(self.budget, self.smallest, self.posts + words, self.samples).located(self.origin, self.key)
+        made = Refusal(self.budget, self.smallest, self.posts + words, self.samples, self.direct)
+        return made.located(self.origin, self.key)
 
 
 def amount(size: int) -> str:

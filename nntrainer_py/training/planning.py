@@ -130,6 +130,8 @@ class Planning:
             found.append("data that stays on disk (a raw file, npy or numpy.savez instead of csv or savez_compressed)")
         if batch > 1 and error.samples + data.batches > least:
             found.append("a smaller batch_size")
+        if error.direct > least:
+            found.append("convolution = direct in [Model]")
         splittable = training and not self.splits and not any(why_whole(one) for one in lowered)
         if batch > 1 and error.samples > least and splittable:
             found.append("micro_batches = true")

@@ -178,3 +178,18 @@ def test_advice_is_given_where_it_helps(tmp_path: Path) -> None:
     assert text(build(batch=512)).endswith("What helps: a smaller batch_size, micro_batches = true")
     assert text(build(batch=512, norm=True)).endswith("What helps: a smaller batch_size")
     assert "What helps" not in text(build(batch=1))
+
+
+def test_direct_convolutions_are_advised_where_winograds_method_takes_the_memory(tmp_path: Path) -> None:
+    """The layers are wide enough for it, and the batch so small that its work space is what stands in the way."""
+    path = tmp_path / "m.ini"
+    layers = "".join(f"[c{k}]\ntype = conv2d\nfilters = 32\nkernel_size = 3,3\npadding = same\n" for k in range(3))
+    head = "[Model]\ntype = NeuralNetwork\nloss = mse\nconvolution = {}\n[Optimizer]\ntype = sgd\n[in]\ntype = input\n"
+    smallest = {}
+    for word in ("winograd4", "direct"):
+        path.write_text(f"{head.format(word)}input_shape = 32:16:16\n{layers}", encoding="utf-8")
+        with pytest.raises(PlanError) as caught:
+            Model.from_ini(path).compile(1, threads=1, memory_budget=1, data_buffers=0)
+        smallest[word] = caught.value.smallest
+        assert ("convolution = direct in [Model]" in str(caught.value)) == (word != "direct")
+    assert smallest["direct"] < smallest["winograd4"]
