@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nntrainer_py.model import Model
 
 _SIGNIFICANT = 7  # digits of a float32
+_UNFIT = ("wrong stride", "the model takes", "was no input", "were not among the inputs", "no such column")
 
 
 def parser(prog: str = "nntrainer-infer") -> Parser:
@@ -176,7 +177,7 @@ def _data(arguments: argparse.Namespace, model: Model) -> tuple[Dataset, bool]:
     try:
         return _bound(arguments, model, labels=takes_labels), takes_labels
     except DataError as error:
-        if arguments.no_labels and model.spec.has_loss and "wrong stride" in error.message:
+        if arguments.no_labels and model.spec.has_loss and any(word in error.message for word in _UNFIT):
             message = f"{error.message}; if it has labels, leave out --no-labels"
             raise DataError(message, origin=error.origin, key=error.key) from None
         if not takes_labels or arguments.evaluate:
@@ -215,8 +216,8 @@ def _bound(arguments: argparse.Namespace, model: Model, *, labels: bool) -> Data
 
     origin = Origin("--data")
     dataset: Dataset
-    if not labels and kind_of_path(arguments.data) == "csv":
-        dataset = CsvDataset(arguments.data, labels=[], origin=origin)
+    if kind_of_path(arguments.data) == "csv":
+        dataset = CsvDataset(arguments.data, labels=None if labels else [], features=model.feature_names, origin=origin)
     else:
         dataset = open_dataset(arguments.data, role="test", origin=origin)
     dataset.normalization = model.normalization

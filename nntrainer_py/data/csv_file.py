@@ -23,7 +23,7 @@ class CsvDataset(TableDataset):
     Blank lines, CR LF, lone CR and a byte order mark are fine. Every value must be there and be a finite number, except
     in one label column, which may hold class names; they get their indices in sorted order. Where 9 of 10 labels are
     numbers, one that is none is a fault: it would make names of all of them. Columns under a header are taken by the
-    names that `expected_features` has, in whatever order they come.
+    names that `expected_features` has, in whatever order they come; labels are what is left then.
 
     Args:
         path: the file, UTF-8.
@@ -31,6 +31,7 @@ class CsvDataset(TableDataset):
         labels: label columns by header name or number (from 0, negative from the end); () for none. The default, None,
             takes as many at the end of the line as the model needs: whole labels, or one class index or name.
         delimiter: one character, " " for any run of blanks; None finds it from the first line.
+        features: `expected_features`, where they are known before the file is read: for its messages.
     """
 
     kind = "csv"
@@ -42,6 +43,7 @@ class CsvDataset(TableDataset):
         header: str = "auto",
         labels: Sequence[str | int] | None = None,
         delimiter: str | None = None,
+        features: Sequence[str] | None = None,
         origin: Origin | None = None,
         key: str = "",
     ) -> None:
@@ -52,7 +54,7 @@ class CsvDataset(TableDataset):
             found = known_format(self.path)
             if found is not None:
                 raise DataError(f"{printable(str(self.path))}: expected a text file, this looks like {found}")
-            table = Table(self.path, header, labels, delimiter)
+            table = Table(self.path, header, labels, delimiter, features)
             table.read()
         except DataError as error:
             raise error.located(origin, key) from None
@@ -60,6 +62,7 @@ class CsvDataset(TableDataset):
         self._names = None if table.labels is None else table.labels.names
         self._numbers: Float32 | None = None  # labels as written, where `bind` put class indices in their place
         self.columns = table.columns
+        self._header, self._doubt = table.header, table.doubt
         super().__init__(
             table.values,
             str(path),
@@ -78,7 +81,9 @@ class CsvDataset(TableDataset):
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:
         features = sum(map(size_of, inputs))
         if self.columns and self.expected_features is not None and len(self.expected_features) == features:
-            self._arrange(self.expected_features)
+            self._arrange(self.expected_features, labels)
+        elif self._doubt is not None:
+            raise DataError(self._doubt)
         raw = super()._fit(inputs, labels, class_names)
         named = self.columns[:features]
         self.feature_names = tuple(named) if all(named) and len(set(named)) == len(named) > 0 else None
@@ -86,7 +91,7 @@ class CsvDataset(TableDataset):
             raise self.error(
                 f"wrong stride: {self._explicit} label columns are named, the model takes {sum(raw)} or fewer"
             )
-        if self._names is not None and sum(raw) > 1:
+        if self._names is not None and (sum(raw) > 1 or self._gatherer.width == features):
             raise self.error(f"line {self._lines[0]}: expected numbers in all columns, got {quoted(self._names[0])}")
         if labels and sum(raw) == 1:
             self._take_classes(class_names)
@@ -94,7 +99,12 @@ class CsvDataset(TableDataset):
             self._name_columns(self.columns[-raw[0] :], class_names)
         return raw
 
-    def _arrange(self, features: tuple[str, ...]) -> None:
+    @property
+    def label_by_name(self) -> bool:
+        """Whether only the names of the training data's columns can confirm which column is the label."""
+        return self._doubt is not None
+
+    def _arrange(self, features: tuple[str, ...], labels: list[Shape]) -> None:
         """Put the columns in the order of training, by their names; the others, which are labels, behind them."""
         wanted, place = set(features), {name: k for k, name in reversed(list(enumerate(self.columns)))}
         others = [k for k, name in enumerate(self.columns) if name not in wanted]
@@ -107,6 +117,9 @@ class CsvDataset(TableDataset):
             amounts = Counter(self.columns)
             twice = [name for name in features if amounts[name] > 1]
             raise self.error(f"the header names a column twice: {_listed(twice)}")
+        self._refuse_strangers(others, labels)
+        if self._doubt is not None and self.columns[-1] in wanted:
+            raise DataError(self._doubt)
         if order == sorted(order):
             return
         if self._names is not None and order[-1] != len(order) - 1:
@@ -115,6 +128,27 @@ class CsvDataset(TableDataset):
         for start in range(0, len(table), _ROWS):  # in pieces: a copy of the whole would double the memory
             table[start : start + _ROWS] = table[start : start + _ROWS, order]
         self.columns = [self.columns[k] for k in order]
+
+    def _refuse_strangers(self, others: list[int], labels: list[Shape]) -> None:
+        """Columns that are no inputs must be as many as the labels take."""
+        skipped = self._label_columns or 0
+        takes = {sum(map(size_of, labels)), sum(shape[0] * shape[1] for shape in labels)} if labels else {0, skipped}
+        if len(others) in takes or len(others) < min(takes):
+            return  # too few are told by their number
+        if self._explicit is not None:
+            others, takes = others[: len(others) - self._explicit], {0}
+        elif self._names is not None:
+            others, takes = [k for k in others if k != len(self.columns) - 1], {0}
+        named = [f"{self._header.index(self.columns[k]) + 1} ({printable(self.columns[k])})" for k in others]
+        if len(named) == 1:
+            what = "was not in the training data" if labels else "was no input in training"
+            raise self.error(f"column {named[0]} {what}; leave it out")
+        more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+        room = f", and the labels take {' or '.join(map(str, sorted(takes)))} of them" if takes != {0} else ""
+        raise self.error(
+            f"columns {', '.join(named[:_SHOWN])}{more} were not among the inputs of the training data{room}; "
+            "leave out what the model does not know"
+        )
 
     def _name_columns(self, columns: list[str], class_names: tuple[str, ...] | None) -> None:
         """One-hot columns under a header name the classes; another order than in training would mix them up."""

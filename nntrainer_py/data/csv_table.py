@@ -30,20 +30,37 @@ class _Line:
 
 
 class Table:
-    """Reads the file line by line; the label columns go to the end of each row."""
+    """Reads the file line by line; the label columns go to the end of each row.
 
-    def __init__(self, path: Path, header: str, labels: Sequence[str | int] | None, delimiter: str | None) -> None:
+    Where no label column is named, the only one of words under a header is read as the label wherever it stands;
+    `doubt` says then what was wrong with it if the names of the columns do not confirm that.
+
+    Args:
+        features: names of the input columns in training, where they are known already; for messages.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        header: str,
+        labels: Sequence[str | int] | None,
+        delimiter: str | None,
+        features: Sequence[str] | None = None,
+    ) -> None:
         self._path = path
         self._header = header
         self._wanted = labels
         self._delimiter = delimiter
+        self._features = None if features is None else frozenset(features)
         # Before the first line is read, nobody knows how wide a row is.
         self._values = Series("f", 0)
         self._lines = Series("q", 0)
         self._capacity = 0  # rows
         self.labels: LabelColumn | None = None
         self.notices: list[str] = []
-        self.columns: list[str] = []
+        self.columns: list[str] = []  # in the order kept
+        self.header: tuple[str, ...] = ()  # the same in the order of the file
+        self.doubt: str | None = None
         self.width = 0
         self._order: list[int] | None = None  # columns in the order kept, when it is not the order in the file
 
@@ -69,7 +86,12 @@ class Table:
         if not len(self._lines):
             raise DataError(f"{self._place()}: there is no sample in it")
         if self.labels is not None:
-            self.notices += self.labels.check(self.lines)  # type: ignore[arg-type]
+            try:
+                self.notices += self.labels.check(self.lines)  # type: ignore[arg-type]
+            except DataError:
+                if self.doubt is None:
+                    raise
+                raise DataError(self.doubt) from None
 
     def count_columns(self) -> int:
         """Fields of the first line that is not blank, of which alone this reads; DataError when there is none."""
@@ -96,6 +118,9 @@ class Table:
         second = next(rows, None)
         if self._is_header(first, second):
             self.columns = [field.strip() for field in first.fields]
+            self.header = tuple(self.columns)
+            if second is not None:
+                self._find_words(second)
         self._arrange(first)
         if not self.columns:
             self._add(first)
@@ -166,6 +191,16 @@ class Table:
             not is_number(fields[k]) and is_number(second.fields[k].strip()) for k in labels
         )  # fmt: skip
 
+    def _find_words(self, row: _Line) -> None:
+        """Read the only column of words as the label, which nobody named, for now."""
+        fields = [field.strip() for field in row.fields]
+        words = [k for k, text in enumerate(fields) if not is_number(text) and text.lower() not in MISSING]
+        if self._wanted is not None or len(fields) != self.width or len(words) != 1 or words[0] == self.width - 1:
+            return
+        self.doubt = self._bad_value(row).message
+        self._order = [k for k in range(self.width) if k != words[0]] + words
+        self.columns = [self.header[k] for k in self._order]
+
     def _arrange(self, first: _Line) -> None:
         if self._wanted is None or not self._wanted:
             return
@@ -227,7 +262,7 @@ class Table:
             label = self.labels is not None and k == last
             if is_number(text) and abs(float(text)) <= _LARGEST and "_" not in text:
                 continue
-            of = f" ({printable(self._name(k))})" if self.columns else ""
+            of = f" ({printable(self.header[k])})" if self.header else ""
             if text.lower() in (MISSING_LABELS if label else MISSING):
                 return DataError(
                     f"{self._place(row.number)}: column {k + 1}{of}: the value is missing, got {quoted(text)}"
@@ -237,13 +272,12 @@ class Table:
                     f"{self._place(row.number)}: column {k + 1}{of}: {quoted(text)} is too large for float32"
                 )
             if not is_number(text) and not label:
+                known = self._features is None or not self.header or self.header[k] in self._features
+                stranger = "" if known else "; the training data had no such column among its inputs, leave it out"
                 return DataError(
-                    f"{self._place(row.number)}: column {k + 1}{of}: expected a number, got {quoted(text)}"
+                    f"{self._place(row.number)}: column {k + 1}{of}: expected a number, got {quoted(text)}{stranger}"
                 )
         return DataError(f"{self._place(row.number)}: expected finite numbers")
-
-    def _name(self, column: int) -> str:
-        return self.columns[column if self._order is None else self._order.index(column)]
 
     def _place(self, line: int = 0) -> str:
         return printable(str(self._path)) + (f":{line}" if line else "")

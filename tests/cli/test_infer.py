@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from commands import MODEL, command, points, write_dat, write_problem
 
+from nntrainer_py import Model
 from nntrainer_py.data import sources
 from nntrainer_py.data.csv_table import Table
 from nntrainer_py.data.dataset import Dataset
+from nntrainer_py.errors import DataError
 
 
 @pytest.fixture
@@ -263,6 +265,78 @@ def test_other_columns_are_refused(label: int | None, tmp_path: Path, capsys: py
     done = command(capsys, "infer", ini, "--weights", run, "--data", twice)
     assert done.code == 3
     assert "twice: 'c'" in done.err
+
+
+def _trained_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Path]:
+    """The INI and the run folder of a model that was trained with columns a to d, and class names at the end."""
+    _write_columns(folder / "train.csv", _COLUMNS, 90)
+    ini = folder / "model.ini"
+    text = MODEL.replace("[train_set]\ntype = file\npath = train.dat", "[train_set]\ntype = csv\npath = train.csv")
+    ini.write_text(text.replace("type = file\npath = valid.dat", "type = csv\npath = valid.csv"), encoding="utf-8")
+    _write_columns(folder / "valid.csv", ["c", "a", "d", "b"], 40, 2)
+    assert command(capsys, "train", ini, "--epochs", 6, "--out", folder / "run").code == 0
+    return ini, folder / "run"
+
+
+@pytest.mark.parametrize("label", [0, 2, 3])
+@pytest.mark.parametrize("options", [(), ("--memory-budget", "20MB")])
+def test_a_label_between_the_columns_is_found_by_their_names(
+    label: int, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The validation data has it there too."""
+    ini, run = _trained_by_name(tmp_path, capsys)
+    plain = _write_columns(tmp_path / "plain.csv", _COLUMNS, 40)
+    same = command(capsys, "infer", ini, "--weights", run, "--data", plain, "--quiet").out
+    other = _write_columns(tmp_path / "other.csv", ["d", "b", "a", "c"], 40, label)
+    done = command(capsys, "infer", ini, "--weights", run, "--data", other, *options)
+    assert done.code == 0, done.err
+    assert done.out == same
+    found = command(capsys, "infer", ini, "--weights", run, "--data", other, "--evaluate", "--json")
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    assert json.loads(found.out)["accuracy"] == pytest.approx(result["final"]["valid_accuracy"])
+
+
+def test_a_word_where_a_number_belongs_makes_no_label_of_a_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ini, run = _trained_by_name(tmp_path, capsys)
+    slip = tmp_path / "slip.csv"
+    slip.write_text("a,b,c,d,kind\n1,x,3,4,0\n1,2,3,4,1\n", encoding="utf-8")
+    slip_of_all = tmp_path / "all.csv"
+    slip_of_all.write_text("a,d,b,c\n1,x,3,4\n1,y,3,4\n", encoding="utf-8")
+    first = tmp_path / "first.csv"
+    first.write_text("kind,a,b,c,d\nash,1,2,3,4\nelm,1,2,3,4\noak,1,2,3,4\n", encoding="utf-8")
+    for words, message in (
+        (("infer", ini, "--weights", run, "--data", slip), "slip.csv:2: column 2 (b): expected a number, got 'x'"),
+        (("infer", ini, "--weights", run, "--data", slip_of_all), "all.csv:2: column 2 (d): expected a number, got"),
+        (("train", ini, "--train", slip, "--out", tmp_path / "x"), "slip.csv:2: column 2 (b): expected a number, got"),
+        # no training before this one, whose names could tell
+        (("train", ini, "--train", first, "--out", tmp_path / "x"), "first.csv:2: column 1 (kind): expected a number"),
+    ):
+        done = command(capsys, *words)
+        assert done.code == 3
+        assert message in done.err, done.err
+    with pytest.raises(DataError, match=r"all\.csv:2: column 2 \(d\): expected a number"):
+        Model.from_file(run / "model.safetensors").predict(str(slip_of_all))
+
+
+def test_an_unknown_column_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini, run = _trained_by_name(tmp_path, capsys)
+    extra = _write_columns(tmp_path / "extra.csv", ["a", "b", "colour", "c", "d"], 40, 5)
+    words = tmp_path / "words.csv"
+    words.write_text(extra.read_text(encoding="utf-8").replace(",7,", ",red,"), encoding="utf-8")
+    bare = _write_columns(tmp_path / "bare.csv", ["a", "b", "colour", "c", "size", "d"], 40, None)
+    for path, options, message in (
+        (extra, (), "extra.csv: column 3 (colour) was not in the training data; leave it out"),
+        (words, (), "words.csv:2: column 3 (colour): expected a number, got 'red'; the training data had no such col"),
+        (bare, (), "bare.csv: columns 3 (colour), 5 (size) were not among the inputs of the training data, and the "
+                   "labels take 1 or 3 of them; leave out"),
+        (bare, ("--no-labels",), "bare.csv: columns 3 (colour), 5 (size) were not among the inputs"),
+    ):  # fmt: skip
+        done = command(capsys, "infer", ini, "--weights", run, "--data", path, *options)
+        assert done.code == 3, done.out
+        assert message in done.err, done.err
+        assert ("leave out --no-labels" in done.err) == bool(options)
 
 
 def test_a_run_does_not_go_on_with_columns_in_another_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
