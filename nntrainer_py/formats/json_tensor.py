@@ -18,7 +18,11 @@ from nntrainer_py.formats.safetensors import SafetensorsFile
 
 def of_lines(lines: Iterable[str]) -> NDArray[np.uint8]:
     """The tensor of texts that are JSON already."""
-    return np.frombuffer("".join(f"{line}\n" for line in lines).encode("utf-8"), np.uint8)
+    data = bytearray()
+    for line in lines:
+        data += line.encode("utf-8")
+        data += b"\n"
+    return np.frombuffer(data, np.uint8)
 
 
 def of_values(values: Iterable[object]) -> NDArray[np.uint8]:
