@@ -71,8 +71,11 @@ class Ending:
             first = self.record["seconds_to_first_step"]
             began = "" if first is None else f", first step {duration(first)} after the start"
             lines.append(("done", f"{result.reason or result.ended} ({duration(result.seconds)}{began})"))
-        if result.best is not None and result.best.valid_loss is not None:
-            shown = figures({"loss": result.best.valid_loss, **result.best.valid_metrics}, "valid_")
+        if result.best is not None:
+            best = result.best
+            shown = figures({"loss": best.loss, **best.metrics})
+            if best.valid_loss is not None:
+                shown = figures({"loss": best.valid_loss, **best.valid_metrics}, "valid_")
             lines.append(("best", f"epoch {result.best_epoch}: {shown}{' (restored)' if result.restored else ''}"))
         if result.test is not None:
             lines.append(("test", figures(dict(result.test))))

@@ -9,6 +9,7 @@ from nntrainer_py.cli.weights import weights_file
 from nntrainer_py.errors import NNTrainerError, UsageError, printable
 
 if TYPE_CHECKING:
+    from nntrainer_py.cli.run_folder import RunFolder
     from nntrainer_py.model import Model
 
 
@@ -62,13 +63,24 @@ def _files_read(model: Model, given: dict[str, str | None], weights: str | None)
     """Real path of every file that the run reads -> what it is."""
     import os
 
-    found = {os.path.realpath(model.spec.path): "the model file"} if model.spec.path else {}
+    layers = (layer.origin.file for layer in model.spec.layers if layer.origin is not None)
+    found = {os.path.realpath(file): "a backbone" for file in layers if os.path.isfile(file)}
+    if model.spec.path:
+        found[os.path.realpath(model.spec.path)] = "the model file"
     if weights is not None:
         found[os.path.realpath(weights_file(weights))] = "the weights of --weights"
     for use, section in model.spec.datasets.items():
         paths = [str(path) for path in section.paths.values()] if given.get(use) is None else []
         found |= {os.path.realpath(path): f"the data of [{use}_set]" for path in paths}
     return found | {os.path.realpath(path): f"the data of --{use}" for use, path in given.items() if path is not None}
+
+
+def require_kept(model: Model, folder: RunFolder, given: dict[str, str | None], errors: list[NNTrainerError]) -> None:
+    """The files of the run take the place of nothing that it reads; `train` looks at the weights itself."""
+    for path, what in _files_read(model, given, None).items():
+        if folder.written_over(path):
+            message = f"the run would overwrite {what}, {printable(path)}; choose another folder, or move that file"
+            errors.append(UsageError(message, key="--out"))
 
 
 def require_folder(text: str, errors: list[NNTrainerError]) -> None:

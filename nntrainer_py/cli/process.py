@@ -56,6 +56,11 @@ def command_begins(words: Sequence[str]) -> None:
     _Clock.before = min(time.process_time(), _PYTHON_START) if own else 0.0
 
 
+def time_of_start() -> str:
+    """When that was, on the clock of the wall, so that `seconds_since_start` later it is now."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(time.time() - seconds_since_start()))
+
+
 def seconds_since_start() -> float:
     """Seconds since the command began, the start of Python included where the command is a process of its own."""
     return _Clock.before + time.perf_counter() - _Clock.began

