@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nntrainer_py.data.dataset import AnyArray, Float32, IndexedDataset, Indices, Shape, as_shape, show, size_of
 from nntrainer_py.data.file_map import release
 from nntrainer_py.data.gather import RowGatherer
-from nntrainer_py.data.labels import encode_labels, indices_of_names
+from nntrainer_py.data.labels import encode_labels, indices_of_names, too_many_names
 from nntrainer_py.data.texts import Texts
 from nntrainer_py.errors import DataError, counted, did_you_mean, printable
 
@@ -82,6 +82,11 @@ class ArrayDataset(IndexedDataset):
                 )
         if class_names is not None and self.class_names is not None and class_names != self.class_names:
             self._rename(class_names)
+        names = self._names[0]
+        if len(labels) == 1 and names is not None and labels[0][2] > 1:
+            found = too_many_names(names, labels[0][2], lambda sample: f"sample {sample}")
+            if found is not None:
+                raise self.error(found)
         return raw
 
     def _rename(self, class_names: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nntrainer_py.data.csv_table import HEADERS, Table
 from nntrainer_py.data.dataset import Float32, Shape, size_of
 from nntrainer_py.data.files import checked_file, known_format
-from nntrainer_py.data.labels import indices_of_names, indices_of_numbers
+from nntrainer_py.data.labels import indices_of_names, indices_of_numbers, too_many_names
 from nntrainer_py.data.rows import TableDataset
 from nntrainer_py.errors import DataError, Origin, printable, quoted
 
@@ -95,6 +95,7 @@ class CsvDataset(TableDataset):
             raise self.error(f"line {self._lines[0]}: expected numbers in all columns, got {quoted(self._names[0])}")
         if labels and sum(raw) == 1:
             self._take_classes(class_names)
+            self._count_names(labels[0][2])
         elif self._names is None and self.columns and len(labels) == 1 and raw[0] > 1:
             self._name_columns(self.columns[-raw[0] :], class_names)
         return raw
@@ -175,6 +176,14 @@ class CsvDataset(TableDataset):
             column[...] = indices
             self.class_names = class_names
         self._count_bytes()
+
+    def _count_names(self, outputs: int) -> None:
+        """A name too many is refused as what it is, before the number that it got is found too large."""
+        if self._names is None or (outputs == 1 and self._kind(0) != "probability"):
+            return  # a single output may take any number
+        found = too_many_names(self._names, outputs, lambda sample: f"line {self._lines[sample]}")
+        if found is not None:
+            raise self.error(found)
 
     def _count_bytes(self) -> None:
         numbers = 0 if self._numbers is None else self._numbers.nbytes

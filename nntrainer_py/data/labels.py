@@ -140,9 +140,10 @@ def check_classes(
     row += start
     value = rows[row, column].item()
     text = f"{value:g}" if isinstance(value, float) else str(value)
+    hint = "; class numbers begin at 0" if value == classes else ""
     of = f" ({', '.join(printable(n) for n in names[:10])}{', ...' if len(names) > 10 else ''})" if names else ""
     raise DataError(
-        f"{_place(row, numbers, where, first_index)}: expected a class index in 0..{classes - 1}{of}, got {text}"
+        f"{_place(row, numbers, where, first_index)}: expected a class index in 0..{classes - 1}{of}, got {text}{hint}"
     )
 
 
@@ -192,7 +193,9 @@ def _first_bad(kind: str, part: npt.NDArray[np.floating]) -> tuple[int, str] | N
     if not (np.isfinite(least) and np.isfinite(most) and least >= low and most <= high):
         bad = ~(np.isfinite(rows) & (rows >= low) & (rows <= high))
         row, column = np.argwhere(bad)[0]
-        return int(row), f"{meaning}, got {rows[row, column]:g} at position {column}"
+        value = rows[row, column]
+        hint = "; class numbers begin at 0" if kind == "probability" and value == 2 and rows.shape[1] == 1 else ""
+        return int(row), f"{meaning}, got {value:g} at position {column}{hint}"
     if kind == "distribution":
         sums = part.sum(axis=-1, dtype=np.float64).reshape(len(part), -1)
         bad = np.abs(sums - 1.0) > SUM_TOLERANCE
@@ -253,6 +256,30 @@ class Classes:
     def _shown(self) -> str:
         more = ", ..." if len(self._names) > _SHOWN else ""
         return f"the class names that the model knows ({', '.join(map(printable, self._names[:_SHOWN]))}{more})"
+
+
+def too_many_names(names: Texts, outputs: int, place: Callable[[int], str]) -> str | None:
+    """What to tell of labels that have more names than a model has ``outputs``, of which one may be misspelt.
+
+    ``place`` calls a sample, for a name that occurs once; None: the names are few enough.
+    """
+    count, classes = len(names.known), max(outputs, 2)  # one output tells two classes apart
+    if count <= classes:
+        return None
+    amounts = np.bincount(names.codes, minlength=count)
+    # of many names the rare ones, among which a slip would be
+    shown = sorted(np.argsort(amounts, kind="stable")[:_SHOWN].tolist(), key=names.known.__getitem__)
+
+    def of(name: int) -> str:
+        times = f"{amounts[name]} times" if amounts[name] > 1 else f"once, {place(names.first(name))}"
+        return f"{printable(names.known[name])} ({times})"
+
+    more = f" and {count - _SHOWN} that are no rarer" if count > _SHOWN else ""
+    apart = " for two classes" if outputs == 1 else ""
+    return (
+        f"{count} class names, but the model has {counted(outputs, 'output')}{apart}: "
+        f"{', '.join(map(of, shown))}{more}; correct a name that is misspelt, or give the last layer unit = {count}"
+    )
 
 
 def indices_of_names(names: Texts, class_names: Sequence[str], where: Where, out: Float32 | None = None) -> Float32:

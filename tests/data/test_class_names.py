@@ -160,3 +160,41 @@ def test_a_list_of_numbers_beside_folders(tmp_path: Path) -> None:
     assert classes(data, dims, class_names=["10", "2", "x"]) == [1, 0]
     with pytest.raises(DataError, match=r"list\.txt:1: expected one of the class names .*cat, dog"):
         data.bind(*dims, class_names=["cat", "dog", "x"])
+
+
+def test_a_name_too_many_is_told_as_what_it_is(tmp_path: Path) -> None:
+    """Not as a class number of an innocent line."""
+    labels = ["setosa", "setosa", "virginica", "versicolor", "virginica", "setossa", "setosa"]
+    expected = (
+        r"4 class names, but the model has 3 outputs: setosa \(3 times\), setossa \(once, {}\), "
+        r"versicolor \(once, {}\), virginica \(2 times\); "
+        r"correct a name that is misspelt, or give the last layer unit = 4$"
+    )
+    with pytest.raises(
+        DataError, match=r"^m\.ini:9: \[valid_set\] path: .*valid\.csv: " + expected.format("line 7", "line 5")
+    ):
+        table(tmp_path, labels, header=True).bind(*WIDE)
+    x = np.ones((7, 2), np.float32)
+    with pytest.raises(DataError, match=r"^data: " + expected.format("sample 5", "sample 3")):
+        ArrayDataset(x, np.array(labels), "data").bind(*WIDE)
+    table(tmp_path, labels, header=True).bind(WIDE[0], [(1, 1, 4)])
+    many = [f"n{k:02}" for k in range(20)] * 2 + ["slip"]
+    with pytest.raises(DataError, match=r"21 class names, .*slip \(once, line 41\) and 11 that are no rarer"):
+        table(tmp_path, many).bind(*WIDE)
+
+
+def test_names_for_one_output(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"3 class names, but the model has 1 output for two classes: no \(once, line 2\), "
+    ):
+        table(tmp_path, ["yes", "no", "yse"]).bind(*NARROW, label_kinds=["probability"])
+    assert classes(table(tmp_path, ["yes", "no", "yse"]), NARROW) == [1, 0, 2]
+
+
+def test_classes_numbered_from_one(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"csv:3: expected a class index in 0\.\.2, got 3; class numbers begin at 0$"):
+        table(tmp_path, [1, 2, 3]).bind(*WIDE)
+    with pytest.raises(DataError, match=r"csv:2: .* between 0 and 1, got 2 at position 0; class numbers begin at 0$"):
+        table(tmp_path, [1, 2, 1]).bind(*NARROW, label_kinds=["probability"])
+    with pytest.raises(DataError, match=r"got 7$"):
+        table(tmp_path, [1, 2, 7]).bind(*WIDE)

@@ -74,7 +74,9 @@ def test_u013_integer_labels(dtype):
     for value in (3, -1, 255):
         if value < 0 and np.dtype(dtype).kind == "u":
             continue
-        with pytest.raises(DataError, match=rf"sample 2: expected a class index in 0\.\.2, got {value}$"):
+        with pytest.raises(
+            DataError, match=rf"sample 2: expected a class index in 0\.\.2, got {value}(; class numbers begin at 0)?$"
+        ):
             check_classes(np.array([0, 1, value], dtype), 3)
 
 
