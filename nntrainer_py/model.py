@@ -43,6 +43,7 @@ from nntrainer_py.training.callbacks import Callback, TrainingResult
 from nntrainer_py.training.compilation import Compilation
 from nntrainer_py.training.compiled import Compiled
 from nntrainer_py.training.feeding import data_memory
+from nntrainer_py.training.frozen import nothing_trained
 from nntrainer_py.training.input_order import order_doubts
 from nntrainer_py.training.lowerings import Mode
 from nntrainer_py.training.options import Options
@@ -250,7 +251,7 @@ class Model:
             settings: further fields of `training.settings.TrainSettings`, such as ``patience`` or ``checkpoint``.
 
         What looks wrong with the data, such as pixels of 0 to 255 that nothing scales, is given as a `DataWarning`,
-        once a model.
+        once a model; so is that nothing is trained, every layer being frozen or the learning rate 0.
         """
         from nntrainer_py.training.feeding import open_loaders
         from nntrainer_py.training.loop import train
@@ -262,7 +263,8 @@ class Model:
         loaders = open_loaders(self, data, valid, test, batch_size=batch_size, shuffle=shuffle)
         followers = [*callbacks, *progress_callbacks(progress)]
         try:
-            warn(loaders.doubts, self._told)
+            still = nothing_trained(self, self._piece(batch_size))
+            warn(filter(None, [*loaders.doubts, still]), self._told)
             return train(
                 self,
                 loaders.train,
@@ -275,6 +277,11 @@ class Model:
             loaders.close()
 
     fit = train
+
+    def _piece(self, batch_size: int | None) -> int:
+        """The samples that a step computes at once."""
+        batch = batch_size or self.batch_size
+        return min(batch, self.compiled.options.micro_batch or batch)
 
     def settings(self, epochs: int | None = None, changes: Mapping[str, Any] | None = None) -> TrainSettings:
         """The settings of a run as the description has them, with changes."""

@@ -17,6 +17,10 @@ from pathlib import Path
 from types import ModuleType
 
 from nntrainer_py.errors import NNTrainerError, Origin, PropertyError, UsageError, printable
+from nntrainer_py.registry import LAYERS, LOSSES, OPTIMIZERS, SCHEDULERS
+
+#: plugins, by the absolute path of the file, that registered no layer, loss, optimizer or schedule as they ran
+_SILENT: set[Path] = set()
 
 
 def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
@@ -38,6 +42,7 @@ def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
         raise UsageError(f"{path}: expected a Python file, named *.py", key="plugin")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    before = _registrations()
     try:
         spec.loader.exec_module(module)
     except NNTrainerError as error:
@@ -52,7 +57,18 @@ def load_plugin(path: str | os.PathLike[str]) -> ModuleType:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
         place = f"{path}:{lines[-1]}" if lines else str(path)
         raise UsageError(f"{place}: {type(error).__name__}: {error}", key="plugin") from error
+    if _registrations() == before:
+        _SILENT.add(file)
     return module
+
+
+def registers_nothing(path: str | os.PathLike[str]) -> bool:
+    """Whether a plugin that `load_plugin` ran made no keyword of a section known (it may have made an activation)."""
+    return Path(path).resolve() in _SILENT
+
+
+def _registrations() -> int:
+    return sum(registry.registrations for registry in (LAYERS, LOSSES, OPTIMIZERS, SCHEDULERS))
 
 
 @contextmanager

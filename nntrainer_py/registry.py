@@ -31,6 +31,7 @@ class Registry:
         self._aliases = dict(aliases or {})
         self._known = frozenset(known)
         self._loaded: dict[str, type[Any]] = {}
+        self.registrations = 0  # how often `register` added a class, be it the same again
 
     def words(self) -> list[str]:
         """Every keyword, sorted, plugins included, aliases not."""
@@ -75,6 +76,7 @@ class Registry:
         if hasattr(cls, "keyword") and not vars(cls).get("keyword"):
             cls.keyword = keyword  # not that of a class it derives from
         self._loaded[keyword] = cls
+        self.registrations += 1
         if not vars(cls).get("keyword"):
             cls.keyword = keyword  # a user's class need not repeat it
 

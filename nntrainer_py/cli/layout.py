@@ -188,7 +188,7 @@ def layout_of(
         losses=tuple(node.layer.keyword for node in graph.nodes if node.layer.is_loss),
         piece=piece if piece is not None and piece < batch else None,
         choices=tuple(made.report.lines()),
-        notes=(*_notes(model), *_too_much(memory.total), *_no_swap_file(model, mode)),
+        notes=(*_notes(model), *_still(model, trains, size), *_too_much(memory.total), *_no_swap_file(model, mode)),
         inputs=graph.inputs,
         labels=tuple(name.removesuffix("/loss") for name in graph.labels),
     )
@@ -203,6 +203,13 @@ def _notes(model: Model) -> tuple[str, ...]:
         if not there
     ]
     return (f"the model has no {' and no '.join(missing)}: planned for inference",)
+
+
+def _still(model: Model, trains: bool, size: int) -> tuple[str, ...]:
+    from nntrainer_py.training.frozen import nothing_trained
+
+    told = nothing_trained(model, size) if trains else None
+    return () if told is None else (told,)
 
 
 def _no_swap_file(model: Model, mode: Literal["train", "predict"]) -> tuple[str, ...]:

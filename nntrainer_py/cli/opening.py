@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nntrainer_py.cli.command import SeveralErrors, load_plugins, notify, overrides_of
 from nntrainer_py.errors import DescriptionError, Fault, NNTrainerError, Origin, UsageError
+from nntrainer_py.plugins import registers_nothing
 
 if TYPE_CHECKING:
     from nntrainer_py.data.dataset import Dataset
@@ -99,13 +101,32 @@ def open_given(path: str, section: SectionSpec | None, use: str) -> Dataset:
     return open_dataset(path, role=use, origin=origin)
 
 
+#: what a plugin can register, as messages call it, and by which decorator
+_REGISTERED = {
+    "layer or loss": "register_layer",
+    "loss": "register_loss",
+    "optimizer": "register_optimizer",
+    "learning rate schedule": "register_scheduler",
+}
+_UNKNOWN = re.compile(rf"unknown ({'|'.join(_REGISTERED)}) '([^']*)'")
+
+
 def _with_hint(error: DescriptionError, arguments: argparse.Namespace) -> DescriptionError:
-    """The error; where a keyword is unknown and no plugin was given, with the way to give one."""
-    unknown = any(fault.key == "type" and fault.message.startswith("unknown ") for fault in error.faults)
-    if not unknown or arguments.plugins:
+    """The error; where a keyword is unknown that a plugin could define, with the way to give one.
+
+    Of plugins that were given, those that define nothing are named.
+    """
+    unknown = [match for fault in error.faults if (match := _UNKNOWN.match(fault.message))]
+    if not unknown:
         return error
-    hint = "if a keyword is one of your own, give the file that defines it: --plugin FILE.py"
-    return DescriptionError([*error.faults, Fault("", 0, None, "", hint)])
+    if not arguments.plugins:
+        words = " or ".join(f"'{word}'" for word in dict.fromkeys(match[2] for match in unknown))
+        hint = f"if {words} is a keyword of your own, give the file that defines it: --plugin FILE.py"
+        return DescriptionError([*error.faults, Fault("", 0, None, "", hint)])
+    what, word = unknown[0].groups()
+    hint = f'registers nothing; write @{_REGISTERED[what]}("{word}") above the class'
+    silent = [path for path in arguments.plugins if registers_nothing(path)]
+    return DescriptionError([*error.faults, *(Fault(str(path), 0, None, "", hint) for path in silent)])
 
 
 def _with_data_faults(error: DescriptionError, arguments: argparse.Namespace, uses: tuple[str, ...]) -> NNTrainerError:

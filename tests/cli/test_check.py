@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from commands import MODEL, command, write_problem
 from shared import shared_files
 
+from nntrainer_py import DataWarning, Model
 from nntrainer_py.cli.quantities import amount
+from nntrainer_py.registry import LAYERS
 
 
 def test_the_table_and_the_totals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,3 +176,103 @@ def test_tables_in_memory_are_counted(tmp_path: Path, capsys: pytest.CaptureFixt
     assert done.code == 2
     assert "memory_budget: nothing fits" in done.err
     assert command(capsys, "train", "--check", tmp_path / "raw" / "model.ini", "--memory-budget", "64KB").code == 0
+
+
+def _frozen(changes: dict[str, str]) -> str:
+    text = MODEL
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"type = fully_connected\n": "type = fully_connected\ntrainable = false\n"}, "every layer is frozen"),
+        ({"learning_rate = 0.02": "learning_rate = 0"}, "the learning rate is 0"),
+    ],
+)
+def test_training_that_changes_nothing_is_told_once(
+    changes: dict[str, str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ini = write_problem(tmp_path, _frozen(changes))
+    done = command(capsys, "train", "--check", ini)
+    assert done.code == 0
+    assert done.out.count(f"note: nothing is trained: {words}") == 1
+    done = command(capsys, "train", ini, "--out", tmp_path / "run", "--epochs", "1")
+    assert done.code == 0
+    assert (done.out + done.err).count(f"nothing is trained: {words}") == 1
+    model = Model.from_ini(ini)
+    with pytest.warns(DataWarning, match=f"nothing is trained: {words}"):
+        model.train(epochs=1)
+    with warnings.catch_warnings():  # once a model
+        warnings.simplefilter("error", DataWarning)
+        model.train(epochs=1)
+
+
+def test_one_layer_that_learns_is_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ini = write_problem(tmp_path, MODEL.replace("unit = 8\n", "unit = 8\ntrainable = false\n"))
+    done = command(capsys, "train", "--check", ini)
+    assert "nothing is trained" not in done.out
+    model = Model.from_ini(ini).set_trainable(False)
+    with pytest.warns(DataWarning, match="every layer is frozen"):
+        model.train(epochs=1)
+
+
+_WITHOUT_GRADIENT = """\
+from nntrainer_py import Layer{import_}
+
+
+{decorator}class Gate(Layer):
+    def finalize(self, ctx):
+        ctx.weight("g", ctx.inputs[0].replace(batch=1), initializer="ones")
+        ctx.output(ctx.inputs[0])
+
+    def forward(self, ctx):
+        ctx.outputs[0][...] = ctx.inputs[0] * ctx.weights["g"]
+"""
+
+
+def test_a_missing_gradient_is_told_by_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    word = "check_gate"
+    plugin, ini = tmp_path / "gate.py", tmp_path / "model.ini"
+    plugin.write_text(
+        _WITHOUT_GRADIENT.format(import_=", register_layer", decorator=f'@register_layer("{word}")\n'), encoding="utf-8"
+    )
+    ini.write_text(MODEL.replace("[cloud]", f"[gate]\ntype = {word}\n\n[cloud]"), encoding="utf-8")
+    try:
+        done = command(capsys, "train", "--check", ini, "--plugin", plugin)
+    finally:
+        LAYERS.unregister(word)
+    line = next(number for number, text in enumerate(ini.read_text().splitlines(), 1) if text == "[gate]")
+    assert done.code == 2
+    assert f"model.ini:{line}: [gate] {word}: {plugin}:4: the class Gate has no calc_gradient" in done.err
+    assert f"{plugin}:4: the class Gate has no calc_derivative" in done.err
+
+
+def test_a_plugin_that_registers_nothing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plugin, ini = tmp_path / "forgot.py", tmp_path / "model.ini"
+    plugin.write_text(_WITHOUT_GRADIENT.format(import_="", decorator=""), encoding="utf-8")
+    ini.write_text(MODEL.replace("[cloud]", "[gate]\ntype = zgatez\n\n[cloud]"), encoding="utf-8")
+    done = command(capsys, "train", "--check", ini, "--plugin", plugin)
+    assert done.code == 2
+    assert "unknown layer or loss 'zgatez'" in done.err
+    assert f'{plugin}: registers nothing; write @register_layer("zgatez")' in done.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("[cloud]", "[gate]\ntype = zgatez\n\n[cloud]", True),
+        ("type = file\npath = train.dat", "type = zfilez\npath = train.dat", False),  # no plugin gives that
+    ],
+)
+def test_plugins_are_named_where_one_may_be_missing(
+    old: str, new: str, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ini = tmp_path / "model.ini"
+    ini.write_text(MODEL.replace(old, new), encoding="utf-8")
+    done = command(capsys, "train", "--check", ini)
+    assert done.code == 2
+    assert ("if 'zgatez' is a keyword of your own, give the file that defines it: --plugin FILE.py" in done.err) is told
+    assert ("--plugin" in done.err) is told

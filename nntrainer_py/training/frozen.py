@@ -1,0 +1,25 @@
+"""Training that cannot change a weight, which is allowed and seldom meant."""
+
+from __future__ import annotations
+
+from nntrainer_py.training.trainee import Trainee
+
+#: updates at which a schedule is asked for its rate
+_ASKED = (0, 1, 10, 1_000, 1_000_000)
+
+
+def nothing_trained(model: Trainee, batch: int | None = None) -> str | None:
+    """Why no weight will change in training, or None where one can; None, too, for a model that cannot be trained.
+
+    ``batch``: at which the operations are listed, best one that is needed anyway.
+    """
+    if not model.trainable or not model.spec.needs_optimizer:
+        return None
+    lowered = model.lowered("train", batch)
+    if not lowered.gradients:
+        if any(weight.trainable for weight in lowered.weights):
+            return "nothing is trained: every layer is frozen"
+        return "nothing is trained: no layer has a weight that could be"
+    if all(model.learning_rate(iteration) == 0.0 for iteration in _ASKED):
+        return "nothing is trained: the learning rate is 0"
+    return None
