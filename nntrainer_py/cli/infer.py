@@ -99,9 +99,12 @@ def _opened(arguments: argparse.Namespace) -> tuple[Model, Dataset, bool]:
             _load(model, Path(arguments.weights))
         except NNTrainerError as error:
             errors.append(error.located(Origin("--weights")))
+            model.class_names = model.feature_names = model.normalization = None  # of a file that is not the one
+    known = not errors
     try:
-        found = None if found is None else _bound_anew(found, model)
-        dataset, labelled = found or _data(arguments, model)
+        if known:
+            found = None if found is None else _bound_anew(found, model)
+        dataset, labelled = found or _data(arguments, model, known=known)
     except NNTrainerError as error:
         errors.append(error)
     SeveralErrors.raise_if_any(errors)
@@ -122,8 +125,11 @@ def _measured(arguments: argparse.Namespace, model: Model) -> tuple[DataMemory |
     from nntrainer_py.training.feeding import data_memory
 
     try:
-        dataset, labelled = _data(arguments, model)
+        dataset, labelled = _data(arguments, model, known=False)
     except NNTrainerError:
+        return None, None
+    if not dataset.bound:
+        dataset.close()
         return None, None
     kept = dataset.kind == "csv"
     try:
@@ -169,13 +175,17 @@ def _load(model: Model, path: Path) -> None:
         )
 
 
-def _data(arguments: argparse.Namespace, model: Model) -> tuple[Dataset, bool]:
-    """The data, and whether it has labels: tried with labels first where nothing was said and the model takes some."""
+def _data(arguments: argparse.Namespace, model: Model, *, known: bool) -> tuple[Dataset, bool]:
+    """The data, and whether it has labels: tried with labels first where nothing was said and the model takes some.
+
+    ``known`` says whether the weights have told what the training data was. Without that, nothing is refused that
+    they might explain.
+    """
     takes_labels = model.spec.has_loss and not arguments.no_labels
     if takes_labels and not arguments.evaluate and _has_no_room_for_labels(arguments.data, model):
-        return _bound(arguments, model, labels=False), False
+        return _bound(arguments, model, labels=False, known=known), False
     try:
-        return _bound(arguments, model, labels=takes_labels), takes_labels
+        return _bound(arguments, model, labels=takes_labels, known=known), takes_labels
     except DataError as error:
         if arguments.no_labels and model.spec.has_loss and any(word in error.message for word in _UNFIT):
             message = f"{error.message}; if it has labels, leave out --no-labels"
@@ -185,7 +195,7 @@ def _data(arguments: argparse.Namespace, model: Model) -> tuple[Dataset, bool]:
         with_labels = DataError(error.message, origin=error.origin, key=error.key)
     # the error itself is gone, and with it all that was read when it was raised
     try:
-        dataset = _bound(arguments, model, labels=False)
+        dataset = _bound(arguments, model, labels=False, known=known)
     except DataError:
         raise with_labels from None
     if dataset.kind == "file":
@@ -210,7 +220,7 @@ def _has_no_room_for_labels(data: str, model: Model) -> bool:
         return False
 
 
-def _bound(arguments: argparse.Namespace, model: Model, *, labels: bool) -> Dataset:
+def _bound(arguments: argparse.Namespace, model: Model, *, labels: bool, known: bool) -> Dataset:
     from nntrainer_py.data.csv_file import CsvDataset
     from nntrainer_py.data.sources import kind_of_path, open_dataset
 
@@ -221,7 +231,10 @@ def _bound(arguments: argparse.Namespace, model: Model, *, labels: bool) -> Data
     else:
         dataset = open_dataset(arguments.data, role="test", origin=origin)
     dataset.normalization = model.normalization
-    model.bind(dataset, labels=labels, class_names=model.class_names or ())
+    if known:
+        model.bind(dataset, labels=labels, class_names=model.class_names or ())
+    elif not (isinstance(dataset, CsvDataset) and dataset.label_by_name):
+        model.bind(dataset, labels=labels)
     return dataset
 
 

@@ -320,6 +320,42 @@ def test_a_word_where_a_number_belongs_makes_no_label_of_a_column(
         Model.from_file(run / "model.safetensors").predict(str(slip_of_all))
 
 
+@pytest.mark.parametrize("options", [(), ("--memory-budget", "20MB"), ("--evaluate",)])
+def test_wrong_weights_cast_no_doubt_on_the_data(
+    options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Class names and columns cannot be judged without them."""
+    ini, run = _trained_by_name(tmp_path, capsys)
+    other = tmp_path / "other"
+    other.mkdir()
+    wide = other / "wide.ini"
+    wide.write_text(MODEL.replace("unit = 8", "unit = 9"), encoding="utf-8")
+    write_problem(other)
+    assert command(capsys, "train", wide, "--epochs", 1, "--out", other / "run").code == 0
+    (other / "w.bin").write_bytes(b"\0" * 40)
+    (other / "model.safetensors").write_bytes((run / "model.safetensors").read_bytes())
+    between = _write_columns(tmp_path / "between.csv", ["d", "b", "a", "c"], 40, 2)
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(between.read_text(encoding="utf-8").replace("d,b,", "D,B,", 1), encoding="utf-8")
+    at_end = _write_columns(tmp_path / "end.csv", _COLUMNS, 40)
+    weights = (
+        tmp_path / "nix.safetensors",
+        other / "run" / "model.safetensors",
+        other / "run" / "model.bin",
+        other / "w.bin",
+    )
+    for wrong in weights:
+        for data in (between, renamed, at_end):
+            done = command(capsys, "infer", ini, "--weights", wrong, "--data", data, *options)
+            assert done.code == 3
+            assert "--weights: " in done.err
+            assert "--data" not in done.err, done.err
+            assert not done.out
+        done = command(capsys, "infer", ini, "--weights", wrong, "--data", tmp_path / "no.csv", *options)
+        assert "--weights: " in done.err
+        assert "--data: " in done.err
+
+
 def test_an_unknown_column_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ini, run = _trained_by_name(tmp_path, capsys)
     extra = _write_columns(tmp_path / "extra.csv", ["a", "b", "colour", "c", "d"], 40, 5)
