@@ -8,10 +8,10 @@ which a step is executed is not this one but the planner's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nntrainer_py.errors import DescriptionError, Faults, did_you_mean
+from nntrainer_py.errors import Faults, did_you_mean
+from nntrainer_py.graph.circles import sort
 from nntrainer_py.graph.lower import Node
 from nntrainer_py.graph.passes import realize
 from nntrainer_py.graph.spec import LayerSpec, ModelSpec
@@ -57,43 +57,6 @@ def arrange(spec: ModelSpec, training: bool, faults: Faults | None = None) -> Gr
 def nodes(spec: ModelSpec, training: bool) -> list[Node]:
     """The layers of a spec in canonical order, as `lower` takes them."""
     return arrange(spec, training).nodes
-
-
-def sort(layers: Sequence[LayerSpec]) -> list[LayerSpec]:
-    """The layers in canonical order; `DescriptionError` that names the layers of a cycle."""
-    position = {spec.name: index for index, spec in enumerate(layers)}
-    readers: list[list[int]] = [[] for _ in layers]
-    for index, spec in enumerate(layers):
-        for connection in spec.inputs or ():
-            readers[position[connection.name]].append(index)
-    pushed: list[int] = []
-    entered: set[int] = set()
-    done: set[int] = set()
-    for root in range(len(layers)):
-        # an explicit stack: a chain of layers may be longer than Python's
-        path = [] if root in entered else [(root, iter(readers[root]))]
-        entered.add(root)
-        while path:
-            current, rest = path[-1]
-            following = next(rest, None)
-            if following is None:
-                path.pop()
-                done.add(current)
-                pushed.append(current)
-            elif following not in entered:
-                entered.add(following)
-                path.append((following, iter(readers[following])))
-            elif following not in done:
-                raise _cycle([layers[index] for index, _ in path], layers[following])
-    return [layers[index] for index in reversed(pushed)]
-
-
-def _cycle(path: list[LayerSpec], again: LayerSpec) -> DescriptionError:
-    names = [spec.name for spec in path]
-    ring = [*names[names.index(again.name) :], again.name]
-    if len(ring) > 16:
-        ring[8:-4] = [f"({len(ring) - 12} more)"]
-    return DescriptionError(f"layers read each other in a circle: {' -> '.join(ring)}", origin=again.origin)
 
 
 def _graph(spec: ModelSpec, ordered: list[LayerSpec], training: bool, faults: Faults) -> Graph:

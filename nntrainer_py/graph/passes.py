@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nntrainer_py.errors import Faults, UsageError
+from nntrainer_py.graph.circles import sort
 from nntrainer_py.graph.loss_words import CROSS, CROSS_LOSSES
 from nntrainer_py.graph.model_section import KNN, LOGISTIC_REGRESSION, ModelSection
 from nntrainer_py.graph.names import hint
@@ -91,6 +92,13 @@ def known_connections(layers: Layers, setting: Setting) -> Layers:
             if position == 0:
                 what = "the first layer must be an input: it needs input_shape"
             faults.add(what, spec.origin, "input_shape")
+    return layers
+
+
+def no_circle(layers: Layers, setting: Setting) -> Layers:
+    """No layer reads, through others, itself; told before anything is said that follows from it."""
+    with setting.faults.gather():
+        sort(layers)
     return layers
 
 
@@ -281,6 +289,7 @@ PASSES: tuple[Pass, ...] = (
     known_connections,
     shared_weights,
     unroll,  # before the readers of each output are counted
+    no_circle,  # behind what a recurrent group has to say of its own; before outputs are looked for, which may be none
     model_type,
     multiout,
     flatten,

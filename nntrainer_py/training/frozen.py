@@ -16,10 +16,10 @@ def nothing_trained(model: Trainee, batch: int | None = None) -> str | None:
     if not model.trainable or not model.spec.needs_optimizer:
         return None
     lowered = model.lowered("train", batch)
+    if not any(weight.trainable for weight in lowered.weights):
+        return None  # nobody expects it
     if not lowered.gradients:
-        if any(weight.trainable for weight in lowered.weights):
-            return "nothing is trained: every layer is frozen"
-        return "nothing is trained: no layer has a weight that could be"
+        return "nothing is trained: every layer is frozen"
     if all(model.learning_rate(iteration) == 0.0 for iteration in _ASKED):
         return "nothing is trained: the learning rate is 0"
     return None

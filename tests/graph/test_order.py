@@ -86,8 +86,31 @@ def test_a_cycle_is_named(reads: dict[str, str], ring: str) -> None:
 
 def test_a_cycle_in_a_file_has_its_line() -> None:
     text = "[Model]\nepochs = 1\n" + IN + dense("a", "b") + dense("b", "a")
-    with pytest.raises(DescriptionError, match=r"model.ini:\d+: \[a\] layers read each other in a circle: a -> b -> a"):
+    lines = text.splitlines()
+    a, b = lines.index("[a]") + 1, lines.index("[b]") + 1
+    key = next(number for number, line in enumerate(lines, 1) if number > a and line.startswith("input_layers"))
+    with pytest.raises(DescriptionError) as caught:
         load_text(text, name="model.ini")
+    assert str(caught.value) == (
+        f"model.ini:{key}: [a] input_layers: layers read each other in a circle: "
+        f"a (line {a}) -> b (line {b}) -> a (line {a})"
+    )
+
+
+def test_a_cycle_of_all_that_follows_is_no_matter_of_the_loss() -> None:
+    # nobody is left for the loss to stand behind; that follows from the circle and is not told
+    text = "[Model]\nloss = mse\n[Optimizer]\ntype = sgd\nlearning_rate = 0.1\n" + IN
+    text += layer("one", "fully_connected", unit=2, input_layers="three") + layer("two", "fully_connected", unit=2)
+    text += layer("three", "fully_connected", unit=2, activation="relu")
+    lines = text.splitlines()
+    one, two, three = (lines.index(f"[{name}]") + 1 for name in ("one", "two", "three"))
+    key = lines.index("input_layers = three") + 1
+    with pytest.raises(DescriptionError) as caught:
+        load_text(text, name="model.ini")
+    circle = f"one (line {one}) -> two (line {two}) -> three (line {three}) -> one (line {one})"
+    faults = list(map(str, caught.value.faults))
+    assert f"model.ini:{key}: [one] input_layers: layers read each other in a circle: {circle}" in faults
+    assert not any("loss" in fault for fault in faults)
 
 
 INPUTS = "".join(layer(name, "input", input_shape="1:1:2") for name in ("b", "a", "c"))
