@@ -21,7 +21,7 @@ from nntrainer_py.errors import DataError, printable
 
 AnyArray = npt.NDArray[Any]
 
-FAULT_BYTES = 1 << 16  # Linux brings in so much around a page that is touched
+FAULT_BYTES = 1 << 19  # Linux may bring in so much around a page that is touched: blocks of its cache, not single pages
 _CAN_READ = hasattr(os, "preadv")
 
 

@@ -106,6 +106,14 @@ class TestFilesLeaveNoPages:
             np.testing.assert_array_equal(batch.labels[0][: batch.count, 0, 0].argmax(axis=1), batch.indices % 3)
         assert file_pages() - before < 3 * MIB
 
+    def test_labels_between_long_inputs(self, tmp_path):
+        np.concatenate([np.zeros((150, 100_000)), np.eye(3)[np.arange(150) % 3]], axis=1).astype("<f4").tofile(
+            tmp_path / "d.dat"
+        )
+        data = RawFileDataset(tmp_path / "d.dat")
+        dims = [(1, 1, 100_000)], [(1, 1, 3)]
+        assert resident(lambda: data.bind(*dims, label_kinds=["distribution"])) < 5 * MIB
+
     def test_short_rows_in_order(self, tmp_path):
         rows = np.arange(2_000_000, dtype="<f4").reshape(-1, 5)
         rows[:, 3:] = [0, 1]
