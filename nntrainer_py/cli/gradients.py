@@ -87,11 +87,12 @@ def _show(report: GradientReport) -> None:
             printable(row.tensor),
             _figure(row.error),
             _figure(row.uncertainty),
+            _figure(report.allowed(row)),
             _told(row),
         ]
         for row in report
     ]
-    print(table(["layer", "type", "tensor", "error", "known to", ""], rows, right=(3, 4)))
+    print(table(["layer", "type", "tensor", "error", "known to", "allowed", ""], rows, right=(3, 4, 5)))
     print(f"\n{report.summary()} ({counted(report.samples, 'sample')}, tolerance {report.tolerance:g})")
     for row in report:
         if row.element is not None or row.place:
@@ -119,12 +120,12 @@ def _record(report: GradientReport) -> dict[str, Any]:
         "ok": report.ok,
         "samples": report.samples,
         "tolerance": report.tolerance,
-        "tensors": [_tensor(row) for row in report],
+        "tensors": [_tensor(row, report.allowed(row)) for row in report],
         "notes": list(report.notes),
     }
 
 
-def _tensor(row: TensorCheck) -> dict[str, Any]:
+def _tensor(row: TensorCheck, allowed: float | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "layer": row.layer,
         "type": row.keyword,
@@ -132,6 +133,7 @@ def _tensor(row: TensorCheck) -> dict[str, Any]:
         "verdict": row.verdict.value,
         "error": _finite(row.error),
         "uncertainty": _finite(row.uncertainty),
+        "allowed": _finite(allowed),
     }
     if row.element is not None:
         expected, made = _finite(row.element.expected), _finite(row.element.found)

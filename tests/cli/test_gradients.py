@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,9 @@ def test_a_model_that_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert found["ok"]
     assert found["samples"] == 5
     assert {row["layer"] for row in found["tensors"]} >= {"point", "hidden", "cloud", "whole model"}
+    compared = [row for row in found["tensors"] if row["error"] is not None]
+    assert all(row["allowed"] == pytest.approx(1e-3 + 4.0 * row["uncertainty"]) for row in compared)
+    assert all(row["error"] <= row["allowed"] for row in compared if row["verdict"] == "passed")
     assert all(row["error"] < 1e-3 for row in found["tensors"] if row["layer"] in ("hidden", "cloud"))
 
 
@@ -132,3 +136,15 @@ def test_options_that_have_no_effect(
     done = command(capsys, "inspect", write_problem(tmp_path), *words)
     assert done.code == 2
     assert told in done.err
+
+
+def test_the_verdict_follows_from_the_figures_of_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the example: differences through relu and max are known roughly, and so much more is allowed."""
+    ini = Path(__file__).resolve().parents[2] / "examples" / "digits" / "model.ini"
+    done = command(capsys, "inspect", ini, "--check-gradients", "--layer", "conv1", "--layer", "conv2")
+    assert "  allowed" in done.out.splitlines()[0]
+    rows = re.findall(r"(\S+e\S+) +(\S+e\S+) +(\S+e\S+)  (passed|failed)", done.out)
+    assert rows
+    for error, known, allowed, verdict in rows:
+        assert float(allowed) == pytest.approx(1e-3 + 4.0 * float(known), rel=0.1)
+        assert (float(error) <= float(allowed)) is (verdict == "passed")

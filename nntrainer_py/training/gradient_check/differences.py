@@ -20,13 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.training.gradient_check.report import Element, Verdict
+from nntrainer_py.training.gradient_check.report import SURE, Element, Verdict
 
 Array = NDArray[Any]
 Function = Callable[[Array], float]
 
-#: multiples of a disagreement that an error must exceed beside the tolerance
-_SURE = 4.0
 #: what an uncertainty may be, relative to the tensor, where something is said to be right
 _ROUGH = 0.1
 #: searches for an element that is wrong
@@ -211,9 +209,9 @@ class _Tensor:
             return Comparison(Verdict.UNCLEAR, error, uncertainty)
         # a difference that is not known itself, as beside a singularity, convicts nobody
         known = found.uncertainty <= max(_ROUGH * _rms(found.expected), self.least)
-        if known and error > self.effort.tolerance + _SURE * uncertainty:
+        if known and error > self.effort.tolerance + SURE * uncertainty:
             return Comparison(Verdict.FAILED, error, uncertainty)
-        rough = not known or _SURE * uncertainty > _ROUGH
+        rough = not known or SURE * uncertainty > _ROUGH
         return Comparison(Verdict.UNCLEAR if rough else Verdict.PASSED, error, uncertainty)
 
     def _estimate(self, directions: list[_Direction], size: float) -> _Estimate:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from nntrainer_py.errors import counted
 
+#: multiples of the uncertainty of the differences that an error must exceed, beside the tolerance, to be one
+SURE = 4.0
+
 
 class Verdict(enum.Enum):
     """What is known of one tensor."""
@@ -85,6 +88,10 @@ class GradientReport:
     def of(self, verdict: Verdict) -> list[TensorCheck]:
         """The rows of a verdict."""
         return [row for row in self.rows if row.verdict is verdict]
+
+    def allowed(self, row: TensorCheck) -> float | None:
+        """The error up to which a row passes: the tolerance and four times the uncertainty of its differences."""
+        return None if row.uncertainty is None else self.tolerance + SURE * row.uncertainty
 
     def __iter__(self) -> Iterator[TensorCheck]:
         return iter(self.rows)
