@@ -107,9 +107,12 @@ def class_count(model: Model, batch: int) -> int | None:
 
 
 def class_names(model: Model, count: int) -> tuple[str, ...]:
-    """The names of the training data, or numbers."""
-    names = model.class_names
-    return tuple(names) if names is not None and len(names) == count else tuple(map(str, range(count)))
+    """The names of the training data, as far as it has some, and numbers for the other classes."""
+    names = model.class_names or ()
+    if len(names) > count:
+        names = ()
+    taken = set(names)
+    return (*names, *(str(k) if str(k) not in taken else f"unnamed_{k}" for k in range(len(names), count)))
 
 
 def class_report(model: Model, loader: BatchLoader) -> ClassReport | None:

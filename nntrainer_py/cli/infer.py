@@ -234,7 +234,9 @@ def _bound(arguments: argparse.Namespace, model: Model, *, labels: bool, known: 
     if known:
         model.bind(dataset, labels=labels, class_names=model.class_names or ())
     elif not (isinstance(dataset, CsvDataset) and dataset.label_by_name):
+        told = list(dataset.notices)
         model.bind(dataset, labels=labels)
+        dataset.notices[:] = told  # without the doubts of training data, as which it was bound
     return dataset
 
 

@@ -92,6 +92,7 @@ class Dataset(ABC):
         self._encoders: list[LabelEncoder] = []
         self._label_kinds: list[str] | None = None
         self._labels_checked = False
+        self._few_names = ""
 
     @property
     def sample_count(self) -> int | None:
@@ -147,7 +148,22 @@ class Dataset(ABC):
             self.normalization.check(inputs, self.name)
         with self.located():
             self._labels_checked = self._check_bound_labels()
+        self._tell_of_few_names(class_names)
         self._bound = True
+
+    def _tell_of_few_names(self, class_names: Sequence[str] | None) -> None:
+        """Warn of training data (bound with ``class_names`` None first) with fewer names than outputs for them."""
+        told = self._few_names in self.notices
+        if told:
+            self.notices.remove(self._few_names)
+        names = self.class_names if class_names is None else class_names
+        outputs = next((encoder.classes for encoder in self._encoders if not encoder.direct), 0)
+        if names and len(names) < outputs and (told or class_names is None):
+            self._few_names = (
+                f"{printable(self.name)}: {counted(len(names), 'class name')}, but the model has {outputs} outputs; "
+                f"those from {len(names)} on stand for no class of the data (unit = {len(names)} is enough there)"
+            )
+            self.notices.append(self._few_names)
 
     @abstractmethod
     def _fit(self, inputs: list[Shape], labels: list[Shape], class_names: tuple[str, ...] | None) -> list[int]:

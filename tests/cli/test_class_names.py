@@ -154,6 +154,25 @@ def test_fine_tuning_with_the_names_of_the_weights(runs: dict[str, Path], tmp_pa
     assert "expected one of the class names that the model knows (ash, oak), got 'elm'" in done.err
 
 
+@pytest.mark.parametrize(("words", "last"), [(NAMES, "3"), (("1", "3", "x"), "unnamed_3")])
+def test_more_outputs_than_names(words: tuple[str, ...], last: str, tmp_path: Path, capsys: Capture) -> None:
+    """The names that there are stay; training warns."""
+    ini = _problem(tmp_path, words, words)
+    ini.write_text(INI.replace("unit = 3", "unit = 4"), encoding="utf-8")
+    done = command(capsys, "train", ini, "--epochs", 4, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert done.err.count("3 class names, but the model has 4 outputs") == 1
+    data = ("--data", tmp_path / "valid.csv")
+    for options in ((), ("--memory-budget", "20MB")):
+        done = command(capsys, "infer", ini, "--weights", tmp_path / "run", *data, *options)
+        assert done.code == 0, done.err
+        assert "class names, but" not in done.err
+    lines = [line.split(",") for line in done.out.splitlines()]
+    assert lines[0] == ["sample", "class", "name", *(f"p_{name}" for name in (*words, last))]
+    assert {line[2] for line in lines[1:]} <= {*words, last}
+    assert all(line[2] == (*words, last)[int(line[1])] for line in lines[1:])
+
+
 def test_from_python(runs: dict[str, Path]) -> None:
     for kind, other in (("names", "numbers"), ("numbers", "names")):
         model = Model.from_file(runs[kind] / "run" / "model.safetensors")

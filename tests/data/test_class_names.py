@@ -198,3 +198,21 @@ def test_classes_numbered_from_one(tmp_path: Path) -> None:
         table(tmp_path, [1, 2, 1]).bind(*NARROW, label_kinds=["probability"])
     with pytest.raises(DataError, match=r"got 7$"):
         table(tmp_path, [1, 2, 7]).bind(*WIDE)
+
+
+def test_more_outputs_than_names_are_told_once(tmp_path: Path) -> None:
+    data, valid = table(tmp_path, ["a", "b", "a"]), table(tmp_path, ["b", "a"])
+    for names in (None, None, ("a", "b")):  # as a run binds its training data
+        data.bind(*WIDE, class_names=names)
+        valid.bind(*WIDE, class_names=("a", "b"))
+        (told,) = data.notices
+        assert "2 class names, but the model has 3 outputs" in told
+    assert not valid.notices
+    data.bind(*WIDE, class_names=("a", "b", "c"))  # weights that know another
+    assert not data.notices
+    for dims in (NARROW, (WIDE[0], [(1, 1, 2)])):
+        data.bind(*dims)
+        assert not data.notices
+    arrays = ArrayDataset(np.ones((2, 2), np.float32), np.array(["a", "b"]))
+    arrays.bind(*WIDE)
+    assert len(arrays.notices) == 1
