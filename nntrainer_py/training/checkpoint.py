@@ -28,6 +28,7 @@ from nntrainer_py.tensor.operations.record import StepState
 from nntrainer_py.training import data_description
 from nntrainer_py.training.data_description import PREFIX, DataDescription
 from nntrainer_py.training.history import History
+from nntrainer_py.training.same_model import require_same_model
 from nntrainer_py.training.trainee import Trainee
 from nntrainer_py.version import __version__
 
@@ -139,7 +140,8 @@ def restore(
 
     Raises:
         WeightFileError: damaged, or of another model.
-        UsageError: ``run`` differs from that of the checkpoint, so that going on would not give the same numbers.
+        UsageError: ``run`` or the model's description differs from that of the checkpoint, so that going on would not
+            give the same numbers.
     """
     compiled = model.compiled
     lowered = model.lowered("train")
@@ -161,6 +163,7 @@ def restore(
             for name, array in weights.items():
                 file.check_fits(f"{BEST}{name}", array)
             wanted |= {f"{BEST}{name}": array for name, array in (best_weights or {}).items()}
+        require_same_model(os.fspath(path), file.metadata.get("ini", ""), model.spec)
         described = DataDescription.read(file)
         for name, array in wanted.items():
             file.read_into(name, array)
