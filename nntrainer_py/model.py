@@ -83,9 +83,9 @@ class Model:
         self._loaded: Path | None = None  # the file of the last `load`
 
     @classmethod
-    def from_ini(cls, path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Self:
-        """The model of an INI file; ``overrides`` are ``section.key=value``. DescriptionError with all faults."""
-        return cls(load_ini(path, overrides=tuple(overrides)))
+    def from_ini(cls, path: str | os.PathLike[str], overrides: Iterable[str] | str = ()) -> Self:
+        """The model of an INI file; ``overrides`` are texts ``section.key=value``. DescriptionError with all faults."""
+        return cls(load_ini(path, overrides=overrides))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Self:

@@ -26,7 +26,7 @@ from nntrainer_py.registry import LAYERS
 _IN_FORCE = {"engine": "cpu", "weight_dtype": "FP32"}
 
 
-def load_ini(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> ModelSpec:
+def load_ini(path: str | os.PathLike[str], overrides: Iterable[str] | str = ()) -> ModelSpec:
     """The spec of an INI file, with ``section.key=value`` overrides; `DescriptionError` with all its faults."""
     faults = Faults()
     return describe(apply_overrides(read(path, faults), overrides, faults), faults=faults)

@@ -20,15 +20,17 @@ _TYPED: dict[str, tuple[Registry, str | None]] = {
 }
 
 
-def apply_overrides(ini: IniFile, overrides: Iterable[str], faults: Faults | None = None) -> IniFile:
+def apply_overrides(ini: IniFile, overrides: Iterable[str] | str, faults: Faults | None = None) -> IniFile:
     """The file with some values replaced or added: ``["model.epochs=3", "conv1.filters = 8"]``.
 
     The key is what follows the last point before the equals sign, for names of layers may hold points. A section that
-    is not there is added when it is none of a layer. `DescriptionError` for an override that cannot be, or ``faults``.
+    is not there is added when it is none of a layer. One text alone is one override.
+    `DescriptionError` for an override that cannot be, or ``faults``.
     """
     gathered = Faults() if faults is None else faults
     sections = {section.name: section for section in ini.sections}
-    wanted = [parsed for text in overrides if (parsed := _parsed(text, gathered)) is not None]
+    texts = [overrides] if isinstance(overrides, str) else overrides
+    wanted = [parsed for text in texts if (parsed := _parsed(text, gathered)) is not None]
     # the type decides which other keys there are
     for name, entry, text in sorted(wanted, key=lambda item: item[1].key != "type"):
         with gathered.gather(Origin(f"--set {text}")):

@@ -166,7 +166,14 @@ def keyword_of(described: Configurable) -> str:
     """The word of a layer, loss, optimizer or schedule in an INI; `UsageError` when its class was never registered."""
     if described.keyword:
         return described.keyword
-    raise UsageError(f"{type(described).__name__} has no keyword; register it under one to use it in a description")
+    name = type(described).__name__
+    if isinstance(described, Layer):
+        decorator = "register_loss" if described.is_loss else "register_layer"
+    else:
+        decorator = "register_optimizer" if isinstance(described, Optimizer) else "register_scheduler"
+    raise UsageError(
+        f'{name} has no keyword, which a description needs; write @{decorator}("{name.lower()}") above the class'
+    )
 
 
 def layer_class(word: str) -> type[Layer]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from nntrainer_py import Layer, Model, UsageError
+from nntrainer_py import Layer, Model, UsageError, check_gradients
 from nntrainer_py.errors import DescriptionError, NumericalError
+from nntrainer_py.graph.spec import keyword_of
 from nntrainer_py.layers.context import FinalizeContext, RunContext
 from nntrainer_py.layers.fully_connected import FullyConnected
 from nntrainer_py.layers.input import Input
 from nntrainer_py.losses.mse import MeanSquaredError
 from nntrainer_py.optimizers.base import Optimizer
+from nntrainer_py.optimizers.schedule import Schedule
 from nntrainer_py.optimizers.sgd import Sgd
 
 HERE = Path(__file__).name
@@ -199,6 +203,45 @@ def test_an_unknown_initializer_is_told_with_layer_file_and_line() -> None:
     assert str(caught.value).startswith("[mine] test_mistakes: ")
     line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if 'initializer="onez"' in text)
     assert f"{HERE}:{line}: initializer" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "decorator"),
+    [
+        (Layer, 'register_layer("mine")'),
+        (Optimizer, 'register_optimizer("mine")'),
+        (Schedule, 'register_scheduler("mine")'),
+    ],
+)
+def test_a_class_without_a_keyword_is_told_how_to_get_one(kind: type[Any], decorator: str) -> None:
+    with pytest.raises(UsageError, match=rf"Mine has no keyword.*@{re.escape(decorator)} above the class"):
+        keyword_of(type("Mine", (kind,), {})())
+    with pytest.raises(UsageError, match=r'@register_loss\("mine"\)'):
+        keyword_of(type("Mine", (Layer,), {"is_loss": True})())
+
+
+def test_a_text_where_a_list_is_meant_is_one_item(tmp_path: Path) -> None:
+    made = model(Good())
+    report = check_gradients(made, layers="mine")
+    assert {row.layer for row in report} == {"mine"}
+    with pytest.raises(UsageError, match="there is no layer 'weighted'"):
+        check_gradients(made, layers="weighted")
+    ini = tmp_path / "model.ini"
+    ini.write_text("[Model]\nepochs = 2\n[in]\ntype = input\ninput_shape = 1:1:4\n", encoding="utf-8")
+    assert Model.from_ini(ini, overrides="model.epochs=5").spec.model.epochs == 5
+    with pytest.raises(DescriptionError) as caught:
+        Model.from_ini(ini, overrides="epochs")
+    assert [fault.message for fault in caught.value.faults] == ["expected section.key=value, got 'epochs'"]
+
+
+@pytest.mark.parametrize("given", ["model.ini", Path("model.ini"), Good, None])
+def test_what_is_no_model_is_refused_in_words(given: Any) -> None:
+    with pytest.raises(UsageError, match=r"^check_gradients: expected a model or a layer, got "):
+        check_gradients(given)
+    onnx = pytest.importorskip("nntrainer_py.formats.onnx")
+    for function in (onnx.training_graph, onnx.evaluation_graph):
+        with pytest.raises(UsageError, match=rf"^{function.__name__}: expected a model, got "):
+            function(given)
 
 
 def test_an_optimizer_without_update_is_told() -> None:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nntrainer_py.errors import DescriptionError, Fault, UsageError
+from nntrainer_py.errors import DescriptionError, Fault, UsageError, quoted
 from nntrainer_py.formats.atomic import write_atomically
 from nntrainer_py.formats.onnx.builder import GraphBuilder, Term
 from nntrainer_py.formats.onnx.contents import Contents
@@ -83,6 +83,7 @@ def training_graph(
         DescriptionError: layers that no standard operator computes; all of them are named.
         UsageError: the model cannot be trained, or its tensors are more than an ONNX file can hold.
     """
+    _require_model("training_graph", model)
     if not model.trainable:
         raise UsageError("a training graph needs a model with a loss and an optimizer")
     compiled, batch = model.compiled, _batch(model, batch_size)
@@ -102,10 +103,16 @@ def evaluation_graph(model: TrainableModel, *, batch_size: int | None = None, we
 
     It needs labels, so a loss, but no optimizer.
     """
+    _require_model("evaluation_graph", model)
     lowered = model.lowered("evaluate", _batch(model, batch_size))
     if not lowered.labels:
         raise UsageError("an evaluation graph needs a model with a loss")
     return _graph_of(model, lowered, False, weights)
+
+
+def _require_model(function: str, given: object) -> None:
+    if not hasattr(type(given), "compiled"):
+        raise UsageError(f"{function}: expected a model, got {quoted(given)}; Model.from_ini(path) reads one")
 
 
 def save(model: ModelProto, path: str | os.PathLike[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nntrainer_py.errors import UsageError, did_you_mean
+from nntrainer_py.errors import UsageError, did_you_mean, quoted
 from nntrainer_py.graph.lower import Node, finalize
 from nntrainer_py.layers.base import Layer
 from nntrainer_py.tensor.dim import TensorDim
@@ -39,7 +39,7 @@ def check_gradients(
     x: Any = None,
     y: Any = None,
     *,
-    layers: Iterable[str] = (),
+    layers: Iterable[str] | str = (),
     samples: int = 3,
     tolerance: float = 1e-3,
     directions: int = 4,
@@ -62,7 +62,7 @@ def check_gradients(
         x, y: data, as `Model.train` takes it. Default for a model: the training data of its description, or where it
             has none random values. For a layer: arrays (batch first), one for each input, in ``x``; without them it
             needs ``input_shape`` and gets random values.
-        layers: names of the layers to look at, and not at the whole model; default: all.
+        layers: names of the layers to look at (one alone may be a text), and not at the whole model; default: all.
         samples: of the batch, the first of the data. With 1 some mistakes cannot be seen.
         tolerance: of the relative error, beside the uncertainty of the differences.
         directions, elements: how many are tried for each tensor.
@@ -71,7 +71,8 @@ def check_gradients(
             there are, and the name.
 
     Raises:
-        UsageError: a layer that is not there, numbers that make no check, a layer without shapes.
+        UsageError: what is neither model nor layer, a layer that is not there, numbers that make no check, a layer
+            without shapes.
         DataError: data that is missing, damaged or does not fit.
     """
     if samples < 1 or directions < 2 or elements < 0 or not tolerance > 0.0:
@@ -79,13 +80,18 @@ def check_gradients(
             "check_gradients: expected samples >= 1, directions >= 2, elements >= 0 and a positive tolerance, got "
             f"{samples}, {directions}, {elements} and {tolerance}"
         )
+    if not isinstance(subject, Layer) and not hasattr(type(subject), "compiled"):
+        raise UsageError(
+            f"check_gradients: expected a model or a layer, got {quoted(subject)}; Model.from_ini(path) reads a model"
+        )
+    names = (layers,) if isinstance(layers, str) else tuple(layers)
     effort = Effort(directions=directions, elements=elements, tolerance=tolerance)
     rng = np.random.default_rng(seed)
     generators = np.random.get_state(), random.getstate()
     try:
         if isinstance(subject, Layer):
             return _of_layer(subject, x, y, samples, effort, rng)
-        return _of_model(subject, x, y, tuple(layers), samples, effort, rng, progress or (lambda *told: None))
+        return _of_model(subject, x, y, names, samples, effort, rng, progress or (lambda *told: None))
     finally:  # layers may draw from them
         np.random.set_state(generators[0])
         random.setstate(generators[1])
