@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 from nntrainer_py.errors import UsageError, did_you_mean, quoted
 
+_LISTED = 10  # so many keywords at most are listed for an unknown one
+
 C = TypeVar("C", bound=type)
 
 
@@ -102,7 +104,9 @@ def lookup(word: str, *registries: Registry) -> type[Any]:
         if registry.lacks(word):
             raise UsageError(f"NNTrainer's {registry.what} {quoted(word)} is not supported by this version")
     spellings = [spelling for r in registries for spelling in (*r.words(), *r.aliases())]
-    raise UsageError(f"unknown {what} {quoted(word)}{did_you_mean(word, spellings)}")
+    words = sorted({known for registry in registries for known in registry.words()})
+    listed = f"; known are {', '.join(words)}" if 0 < len(words) <= _LISTED else ""
+    raise UsageError(f"unknown {what} {quoted(word)}{did_you_mean(word, spellings) or listed}")
 
 
 def _same(first: type[Any] | None, second: type[Any]) -> bool:

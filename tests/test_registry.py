@@ -73,8 +73,8 @@ def test_words_aliases_and_case(fruits: Registry) -> None:
     ("word", "message"),
     [
         ("aple", "unknown fruit 'aple'; did you mean 'apple'?"),
-        ("zzz", "unknown fruit 'zzz'"),
-        ("", "unknown fruit ''"),
+        ("zzz", "unknown fruit 'zzz'; known are apple, pear"),
+        ("", "unknown fruit ''; known are apple, pear"),
         ("quince", "NNTrainer's fruit 'quince' is not supported by this version"),
         ("Quitte", "NNTrainer's fruit 'Quitte' is not supported by this version"),
     ],

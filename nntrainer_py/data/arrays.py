@@ -66,7 +66,7 @@ class ArrayDataset(IndexedDataset):
         for k, (array, shape) in enumerate(zip(self._inputs, inputs, strict=True)):
             problem = layout_problem(array.shape[1:], shape)
             if problem:
-                raise self.error(f"wrong stride: {self.called('input', k)}: {problem}")
+                raise self.error(f"{self.called('input', k)}: {problem}")
         if not labels:
             return []
         if len(self._labels) != len(labels):
@@ -76,7 +76,7 @@ class ArrayDataset(IndexedDataset):
         for k, (array, shape) in enumerate(zip(self._labels, labels, strict=True)):
             if encode_labels(raw[k], shape) is None:
                 raise self.error(
-                    f"wrong stride: {self.called('label', k)} of a sample has {counted(raw[k], 'value')} "
+                    f"{self.called('label', k)} of a sample has {counted(raw[k], 'value')} "
                     f"(shape {array.shape[1:]}), "
                     f"the model takes {size_of(shape)} ({show(shape)}) or one class index"
                 )

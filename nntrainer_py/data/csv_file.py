@@ -88,9 +88,7 @@ class CsvDataset(TableDataset):
         named = self.columns[:features]
         self.feature_names = tuple(named) if all(named) and len(set(named)) == len(named) > 0 else None
         if self._explicit is not None and labels and sum(raw) != self._explicit:
-            raise self.error(
-                f"wrong stride: {self._explicit} label columns are named, the model takes {sum(raw)} or fewer"
-            )
+            raise self.error(f"the label columns named are {self._explicit}, the model takes {sum(raw)} or fewer")
         if self._names is not None and (sum(raw) > 1 or self._gatherer.width == features):
             raise self.error(f"line {self._lines[0]}: expected numbers in all columns, got {quoted(self._names[0])}")
         if labels and sum(raw) == 1:

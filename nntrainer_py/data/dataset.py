@@ -160,7 +160,8 @@ class Dataset(ABC):
         outputs = next((encoder.classes for encoder in self._encoders if not encoder.direct), 0)
         if names and len(names) < outputs and (told or class_names is None):
             self._few_names = (
-                f"{printable(self.name)}: {counted(len(names), 'class name')}, but the model has {outputs} outputs; "
+                f"{printable(self.name)}: {counted(len(names), 'class name')}, "
+                f"but the model has {counted(outputs, 'output')}; "
                 f"those from {len(names)} on stand for no class of the data (unit = {len(names)} is enough there)"
             )
             self.notices.append(self._few_names)

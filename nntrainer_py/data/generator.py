@@ -89,14 +89,14 @@ class ItemParser:
             or f"got {counted(array.size, 'value')} (shape {array.shape}), "
             f"the model takes {size} ({show(shape)}) a sample"
         )
-        raise ValueError(f"wrong stride: {what}: {found}")
+        raise ValueError(f"{what}: {found}")
 
     @staticmethod
     def _raw_size(array: AnyArray, count: int, shape: Shape, k: int) -> int:
         raw, rest = divmod(array.size, count)
         if rest or encode_labels(raw, shape) is None:
             raise ValueError(
-                f"wrong stride: label {k} has {counted(array.size, 'value')} for {counted(count, 'sample')}, "
+                f"label {k} has {counted(array.size, 'value')} for {counted(count, 'sample')}, "
                 f"the model takes {size_of(shape)} ({show(shape)}) or one class index a sample"
             )
         return raw

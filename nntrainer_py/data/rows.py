@@ -75,7 +75,7 @@ class TableDataset(IndexedDataset):
             raw = []
         if raw is None:
             raise self.error(
-                f"wrong stride: a sample has {counted(width, 'value')}, "
+                f"a sample has {counted(width, 'value')}, "
                 f"the model takes {describe_stride(inputs, labels, self.input_names)}"
             )
         sizes = [size_of(shape) for shape in inputs]

@@ -43,8 +43,8 @@ def test_samples_and_batches(item, rows):
     [
         (X, "expected a pair"),
         ((X, 1, 2), "expected a pair .*tuple of 3"),
-        ((X[0, 0], 1), r"wrong stride: input 0: got 3 values \(shape \(3,\)\), the model takes 6 \(1:2:3\)"),
-        ((X, [1, 2, 3]), "wrong stride: label 0 has 3 values for 2 samples"),
+        ((X[0, 0], 1), r"input 0: got 3 values \(shape \(3,\)\), the model takes 6 \(1:2:3\)"),
+        ((X, [1, 2, 3]), "label 0 has 3 values for 2 samples"),
         ((X[0].T, 1), r"shape \(3, 2\), the model takes 1:2:3"),
         ((X[0] * 1j, 1), "real numbers"),
         ((X[0], "cat"), "real numbers"),
@@ -220,7 +220,7 @@ def test_resume_behind_the_end():
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(5, r"expected \(inputs, labels, last\), got int"), ((1, 2), "got tuple"), (([], (), True), "stride")],
+    [(5, r"expected \(inputs, labels, last\), got int"), ((1, 2), "got tuple"), (([], (), True), "got 0 values")],
 )
 def test_callback_with_a_wrong_answer(answer, words):
     data = CallbackDataset(lambda: answer)

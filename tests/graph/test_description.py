@@ -118,6 +118,10 @@ TABLE: dict[str, tuple[str, str | None]] = {
     "no training data": (GOOD + "[DataSet]\nValidData = a\n", "13: [DataSet] traindata: required, expected a path"),
     "data without type": (GOOD + "[test_set]\npath = a\n", "13: [test_set] type: required"),
     "data of another type": (GOOD + "[test_set]\ntype = fil\npath = a\n", "14: [test_set] type: unknown type of data"),
+    "data of no type": (
+        GOOD + "[test_set]\ntype = dat\npath = a\n",
+        "14: [test_set] type: unknown type of data 'dat'; known are csv, file, idx, image_folder, npy, npz",
+    ),
     "data without path": (GOOD + "[test_set]\ntype = file\n", "13: [test_set] path: required, expected a path"),
     "no batch in memory": (GOOD + DATA + "buffer_size = 0\n", "16: [train_set] buffer_size: expected a positive"),
     "schedule without type": (

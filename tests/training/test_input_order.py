@@ -74,7 +74,7 @@ def test_inputs_that_cannot_be_taken_for_each_other(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict([TWO[:, :2], ONE])
-        with pytest.raises(DataError, match=r"wrong stride: input 0 \(right\): a sample has 3 values"):
+        with pytest.raises(DataError, match=r"arrays: input 0 \(right\): a sample has 3 values"):
             model.predict([ONE, TWO[:, :2]])
         with pytest.raises(DataError, match=r"input 0 \(right\): a sample has 3 values"):
             model.predict({"left": ONE, "right": TWO})
