@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from nntrainer_py.cli.quantities import amount
-from nntrainer_py.errors import UsageError, counted, printable
+from nntrainer_py.errors import UsageError, printable
 from nntrainer_py.formats.event_file import PATTERN as EVENT_FILES
 
 if TYPE_CHECKING:
@@ -90,10 +90,9 @@ class RunFolder:
         """What is to be replaced must be a run: files of the same names that somebody put there are no run."""
         theirs = [name for name in FILES if os.path.lexists(self.path / name)]
         if theirs and not _holds_run(self.path):
-            more = f" and {counted(len(theirs) - 1, 'more file')}" if len(theirs) > 1 else ""
             raise UsageError(
-                f"{printable(str(self.path))} holds no run, but {printable(str(self.path / theirs[0]))}{more} that a "
-                f"run would replace; move {'them' if more else 'it'} away, or choose another folder",
+                f"{printable(str(self.path))} holds no run, but files that a run would replace ({', '.join(theirs)}); "
+                "move them away, or choose another folder",
                 key="--out",
             )
 

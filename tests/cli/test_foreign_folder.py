@@ -85,7 +85,8 @@ def test_a_folder_without_a_run_keeps_the_files_that_a_run_would_replace(
         assert _contents(out) == before
     done = command(capsys, "train", ini, "--epochs", 1, "--out", out, "--overwrite")
     assert done.err.count("\n") == 1
-    assert f"{out} holds no run, but {out}{os.sep}" in done.err
+    assert f"{out} holds no run, but files that a run would replace (" in done.err
+    assert all(name in done.err for name in names)
     assert "choose another folder" in done.err
 
 
