@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nntrainer_py.model import Model
 
 _SIGNIFICANT = 7  # digits of a float32
-_UNFIT = ("wrong stride", "a sample has", "was no input", "were not among the inputs", "no such column")
+_UNFIT = ("wrong stride", "a sample has", "was no input", "were not among the inputs")
 
 
 def parser(prog: str = "nntrainer-infer") -> Parser:

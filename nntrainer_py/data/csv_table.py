@@ -273,7 +273,7 @@ class Table:
                 )
             if not is_number(text) and not label:
                 known = self._features is None or not self.header or self.header[k] in self._features
-                stranger = "" if known else "; the training data had no such column among its inputs, leave it out"
+                stranger = "" if known else "; it was no input in training, leave it out"
                 return DataError(
                     f"{self._place(row.number)}: column {k + 1}{of}: expected a number, got {quoted(text)}{stranger}"
                 )

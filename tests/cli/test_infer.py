@@ -364,7 +364,7 @@ def test_an_unknown_column_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     bare = _write_columns(tmp_path / "bare.csv", ["a", "b", "colour", "c", "size", "d"], 40, None)
     for path, options, message in (
         (extra, (), "extra.csv: column 3 (colour) was not in the training data; leave it out"),
-        (words, (), "words.csv:2: column 3 (colour): expected a number, got 'red'; the training data had no such col"),
+        (words, (), "words.csv:2: column 3 (colour): expected a number, got 'red'; it was no input in training, leave"),
         (bare, (), "bare.csv: columns 3 (colour), 5 (size) were not among the inputs of the training data, and the "
                    "labels take 1 or 3 of them; leave out"),
         (bare, ("--no-labels",), "bare.csv: columns 3 (colour), 5 (size) were not among the inputs"),
