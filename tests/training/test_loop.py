@@ -52,6 +52,7 @@ def test_u016_batch_size_changed_after_the_first_use():
         assert sum(b.samples for b in recorder.batches) == 33
 
 
+@pytest.mark.filterwarnings("ignore:nothing is trained:nntrainer_py.errors.DataWarning")
 def test_figures_are_over_samples():
     """A short last batch counts for its samples: without updates the epoch's figures are those of one large batch."""
     x, y = data(21)
