@@ -238,7 +238,7 @@ def test_optimizer_and_schedule(keyword: str, schedule: str | None) -> None:
     model = Model(load_text(text))
     x, y = np.random.default_rng(3).normal(size=(2 * BATCH, 4)).astype(np.float32), np.zeros((2 * BATCH, 3), np.float32)
     result = model.train(x, y, valid=(x, y), epochs=3, progress=False)
-    rows = result.history.rows
+    rows = list(result.history)
     assert len(rows) == 3
     assert all(np.isfinite(row.loss) and row.learning_rate > 0 for row in rows)
 

@@ -120,11 +120,12 @@ class Largest(Layer):
 def test_a_loss_of_other_samples() -> None:
     (row,) = check_gradients(Largest(), data()).failed
     assert row.tensor == "sample_by_sample"
-    load_plugin(CUSTOM / "log_cosh.py")
+    module = load_plugin(CUSTOM / "log_cosh.py")  # it runs once a process, and then may be registered no more
     try:
-        assert check_gradients(LOSSES.load("log_cosh")(), data()).ok
+        assert check_gradients(module.LogCosh(), data()).ok
     finally:
-        LOSSES.unregister("log_cosh")
+        if "log_cosh" in LOSSES:
+            LOSSES.unregister("log_cosh")
 
 
 class Counting(Layer):
