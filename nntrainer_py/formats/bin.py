@@ -12,17 +12,16 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.errors import WeightFileError, counted
 from nntrainer_py.formats.atomic import write_atomically
+from nntrainer_py.formats.opened import OpenedFile
 from nntrainer_py.memory.swap_file import pieces
 
 ADAM = b"adam"
@@ -70,7 +69,7 @@ def _parts(
         yield np.array([epoch, iteration or 0], "<u4").tobytes()
 
 
-class BinFile:
+class BinFile(OpenedFile):
     """An open file that fits a model.
 
     Files of every optimizer do, whatever the model's own: with or without Adam's moments and the counters. The moments
@@ -92,23 +91,13 @@ class BinFile:
     def __init__(
         self, path: str | os.PathLike[str], weights: Arrays, trained: Sequence[str], trainable: Sequence[str] = ()
     ) -> None:
-        self.path = Path(path)
+        super().__init__(path)
         self._weights, self._trained = weights, list(trained)
-        self._stream = self._open()
         try:
-            self._size = os.fstat(self._stream.fileno()).st_size
             self._check(sum(array.nbytes for array in weights.values()), trainable)
         except BaseException:
-            self._stream.close()
+            self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stream.close()
 
     def read_weights_into(self, targets: Arrays) -> None:
         """The weights into arrays of their sizes; takes no memory for them."""
@@ -123,31 +112,23 @@ class BinFile:
             for target in targets[name]:
                 self._fill(target)
 
-    def _open(self) -> BufferedReader:
-        try:
-            if not self.path.is_file():
-                raise self._error("not a file" if self.path.exists() else "no such file")
-            return open(self.path, "rb")
-        except OSError as error:
-            raise self._error(f"cannot be read: {error.strerror}") from None
-
     def _check(self, size: int, trainable: Sequence[str]) -> None:
         """Find out what there is in a file of so many bytes; ``size`` are those of the weights."""
-        rest = self._size - size
+        rest = self.size - size
         wanted = f"a weight file of this model has {layout(self._weights, self._trained)}"
         if not 0 <= rest <= 2 * size + 12 or not _fits(rest, self._weights, self._trained, trainable):
-            raise self._error(f"{self._size} bytes; {wanted}")
+            raise self.error(f"{self.size} bytes; {wanted}")
         self.has_moments, self.epoch, self.iteration = False, None, None
         marked = rest not in (0, 8)
         if marked:
             self._stream.seek(size)
             if self._stream.read(len(ADAM)) != ADAM:
-                raise self._error(f"{self._size} bytes, but no mark 'adam' at byte {size}; {wanted}")
+                raise self.error(f"{self.size} bytes, but no mark 'adam' at byte {size}; {wanted}")
         self._moments = size + len(ADAM)
         moments = 2 * sum(self._weights[name].nbytes for name in self._trained)
         self.has_moments = marked and moments > 0 and rest in (4 + moments, 12 + moments)
         if rest not in (0, 4, 4 + moments):
-            self._stream.seek(self._size - 8)
+            self._stream.seek(self.size - 8)
             counters = self._stream.read(8)
             if len(counters) < 8:
                 raise self._changed()
@@ -162,10 +143,7 @@ class BinFile:
                 piece[...] = stored.byteswap()
 
     def _changed(self) -> WeightFileError:
-        return self._error("changed while it was read")
-
-    def _error(self, message: str) -> WeightFileError:
-        return WeightFileError(f"{self.path}: {message}")
+        return self.error("changed while it was read")
 
 
 def _fits(rest: int, weights: Arrays, trained: Sequence[str], trainable: Sequence[str]) -> bool:

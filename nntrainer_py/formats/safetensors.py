@@ -16,17 +16,16 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nntrainer_py.errors import WeightFileError, printable, quoted
 from nntrainer_py.formats.atomic import write_atomically
+from nntrainer_py.formats.opened import OpenedFile
 from nntrainer_py.memory.swap_file import pieces
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -122,7 +121,7 @@ def _bytes(array: NDArray[Any]) -> Iterator[memoryview]:
     return (piece.view(np.uint8).data for piece in pieces(array))
 
 
-class SafetensorsFile:
+class SafetensorsFile(OpenedFile):
     """An open file whose header was checked whole. ``metadata`` and ``tensors`` are what it says.
 
     Raises:
@@ -130,21 +129,12 @@ class SafetensorsFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._file = self._open()
+        super().__init__(path)
         try:
             self.metadata, self.tensors = self._read_header()
         except BaseException:
-            self._file.close()
+            self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._file.close()
 
     def verify(self) -> None:
         """Compare the contents with the hash; WeightFileError when they differ, or when there is none."""
@@ -153,9 +143,9 @@ class SafetensorsFile:
             raise self.error("there is no hash in it to check it by")
         digest = hashlib.sha256(_canonical(self.metadata, self._index))
         self._seek(0)
-        left = self._size - self._begin
+        left = self.size - self._begin
         while left:
-            piece = self._file.read(min(_PIECE, left))
+            piece = self._stream.read(min(_PIECE, left))
             if not piece:
                 raise self.error("it changed while it was read")
             digest.update(piece)
@@ -198,42 +188,27 @@ class SafetensorsFile:
                 f"tensor {quoted(name)}: expected {word} {list(target.shape)}, got {entry.dtype} {list(entry.shape)}"
             )
 
-    def error(self, message: str) -> WeightFileError:
-        """An error that names the file."""
-        return WeightFileError(f"{printable(str(self.path))}: {message}")
-
-    def _open(self) -> BufferedReader:
-        try:
-            if not self.path.is_file():
-                raise self.error("not a file" if self.path.exists() else "no such file")
-            return open(self.path, "rb")
-        except OSError as error:
-            raise self.error(f"cannot be read: {error.strerror}") from None
-        except ValueError:  # a path with a zero byte
-            raise self.error("no such file") from None
-
     def _seek(self, position: int) -> None:
-        self._file.seek(self._begin + position)
+        self._stream.seek(self._begin + position)
 
     def _fill(self, name: str, entry: TensorEntry, target: NDArray[Any]) -> None:
         self._seek(entry.begin)
         for part in _bytes(target):
-            if self._file.readinto(part) != len(part):
+            if self._stream.readinto(part) != len(part):
                 raise self.error(f"tensor {quoted(name)}: the file ends inside it")
 
     def _read_header(self) -> tuple[dict[str, str], dict[str, TensorEntry]]:
-        self._size = os.fstat(self._file.fileno()).st_size
-        if self._size < 10:
-            raise self.error(f"{self._size} bytes are too few for a safetensors file")
-        length = int.from_bytes(self._file.read(8), "little")
-        if length > self._size - 8:
+        if self.size < 10:
+            raise self.error(f"{self.size} bytes are too few for a safetensors file")
+        length = int.from_bytes(self._stream.read(8), "little")
+        if length > self.size - 8:
             raise self.error(
-                f"this is no safetensors file, or damaged: a header of {length} bytes in a file of {self._size}"
+                f"this is no safetensors file, or damaged: a header of {length} bytes in a file of {self.size}"
             )
-        if length > _FREE_HEADER + self._size // 8:
-            raise self.error(f"a header of {length} bytes in a file of {self._size} is not plausible")
+        if length > _FREE_HEADER + self.size // 8:
+            raise self.error(f"a header of {length} bytes in a file of {self.size} is not plausible")
         self._begin = 8 + length
-        text = self._file.read(length)
+        text = self._stream.read(length)
         if len(text) != length:
             raise self.error("it changed while it was read")
         header = self._parse(text)
@@ -272,7 +247,7 @@ class SafetensorsFile:
         if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_is_size, offsets)):
             raise wrong("expected data_offsets of two numbers")
         begin, end = offsets
-        if not begin <= end <= self._size - self._begin:
+        if not begin <= end <= self.size - self._begin:
             raise wrong(f"data_offsets {quoted(str(offsets))} are outside the file")
         nbytes = _SIZES[dtype]
         for size in shape:
@@ -288,8 +263,8 @@ class SafetensorsFile:
                 what = "overlaps the one before it" if entry.begin < position else "comes after a hole"
                 raise self.error(f"tensor {quoted(name)}: {what} (byte {entry.begin}, expected {position})")
             position = entry.end
-        if position != self._size - self._begin:
-            raise self.error(f"{self._size - self._begin} bytes of tensors, {position} of them described")
+        if position != self.size - self._begin:
+            raise self.error(f"{self.size - self._begin} bytes of tensors, {position} of them described")
 
 
 class _DuplicateKeyError(Exception):
