@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,14 +18,14 @@ START = "import sys; from nntrainer_py.cli.train import main; sys.exit(main())"
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_the_first_one_ends_it(tmp_path: Path) -> None:
-    ini, cache = write_problem(tmp_path), tmp_path / "cache"
+    ini, cache, package = write_problem(tmp_path), tmp_path / "cache", tmp_path / "package"
+    shutil.copytree(ROOT / "nntrainer_py", package / "nntrainer_py", ignore=shutil.ignore_patterns("__pycache__"))
     environment = os.environ | {
-        "NNTRAINER_CACHE_DIR": str(cache),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
-    }
+        "NNTRAINER_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(cache), "TMPDIR": str(tmp_path), "PYTHONPATH": str(package),
+    }  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-c", START, str(ini), "--out", str(tmp_path / "run")],
-        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment,
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment, cwd=package,
     ) as process:  # fmt: skip
         assert process.stderr is not None
         for line in process.stderr:

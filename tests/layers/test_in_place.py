@@ -38,6 +38,7 @@ def model_of(keyword: str) -> Model:
     return Model(load_text(text + "[after]\ntype = fully_connected\nunit = 2\n"))
 
 
+@pytest.mark.filterwarnings("ignore:the inputs are taken in the order")  # which is the one meant here
 @pytest.mark.parametrize("keyword", [word for word in LAYER_ROWS if LAYER_ROWS[word][0] and word != "input"])
 def test_inference_in_place(keyword: str) -> None:
     plain, reused = model_of(keyword), model_of(keyword)
