@@ -21,7 +21,8 @@ def test_the_first_one_ends_it(tmp_path: Path) -> None:
     ini, cache, package = write_problem(tmp_path), tmp_path / "cache", tmp_path / "package"
     shutil.copytree(ROOT / "nntrainer_py", package / "nntrainer_py", ignore=shutil.ignore_patterns("__pycache__"))
     environment = os.environ | {
-        "NNTRAINER_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(cache), "TMPDIR": str(tmp_path), "PYTHONPATH": str(package),
+        "NNTRAINER_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(cache), "TMPDIR": str(tmp_path),
+        "PYTHONPATH": str(package),
     }  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-c", START, str(ini), "--out", str(tmp_path / "run")],
