@@ -15,6 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 TRAIN = "import sys; from nntrainer_py.cli.train import main; sys.exit(main())"
 
 
+def copied(folder: Path) -> Path:
+    """A copy of the package without the kernels that may lie beside the original."""
+    package = folder / "package"
+    shutil.copytree(ROOT / "nntrainer_py", package / "nntrainer_py", ignore=shutil.ignore_patterns("__pycache__"))
+    return package
+
+
 def train(package: Path, out: Path, threads: int) -> str:
     """Hash of the weights after one epoch of the digits, by a copy of the package with a cache of its own."""
     environment = {name: value for name, value in os.environ.items() if name in ("PATH", "LD_LIBRARY_PATH")}
@@ -38,9 +45,7 @@ def train(package: Path, out: Path, threads: int) -> str:
 @pytest.mark.slow
 def test_cold_and_warm_runs_are_bit_equal(tmp_path: Path) -> None:
     """Run with: python -m pytest -m slow tests/acceptance/test_cold_start.py"""
-    package = tmp_path / "package"
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "nntrainer_py", package / "nntrainer_py", ignore=ignored)
+    package = copied(tmp_path)
     cold = train(package, tmp_path / "cold", 1)
     assert any((package / "kernels").rglob("*.nbi")), "nothing was compiled: the run was not cold"
     assert train(package, tmp_path / "warm", 1) == cold
@@ -95,11 +100,17 @@ print(state.hexdigest())
 @pytest.mark.slow
 def test_kernels_compiled_here_round_like_loaded_ones(tmp_path: Path) -> None:
     """Run with: python -m pytest -m slow tests/acceptance/test_cold_start.py"""
-    environment = os.environ | {"NNTRAINER_CACHE_DIR": str(tmp_path / "kernels"), "PYTHONPATH": str(ROOT)}
+    package = copied(tmp_path)
+    kernels = {
+        "NNTRAINER_CACHE_DIR": str(tmp_path / "kernels"),
+        "XDG_CACHE_HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+    }
+    environment = os.environ | kernels | {"PYTHONPATH": str(package)}
 
     def digest() -> str:
         command = [sys.executable, "-c", SUMS, str(tmp_path / "model.ini")]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, env=environment, cwd=package, capture_output=True, text=True, check=True).stdout
 
     cold = digest()
     assert any((tmp_path / "kernels").rglob("*.nbi"))
