@@ -187,7 +187,6 @@ class Model:
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Name to array, in .bin order. The arrays are the model's own: writing to them sets the weights."""
-        self.require_swap_file()
         return self.compiled.weights(self.lowered())
 
     def learning_rate(self, iteration: int) -> float:
@@ -315,7 +314,6 @@ class Model:
         else:
             inputs, labels, count = self._batch_arrays(*self._in_order(x, y))
         if self._stepper is None or self._stepper.compiled is not self.compiled:
-            self.require_swap_file("train")
             self._stepper = Stepper(self.compiled, self.learning_rate, count)
         return self._stepper.step(Batch(inputs, labels, count, np.arange(count)))
 
@@ -347,7 +345,6 @@ class Model:
         size = whole("batch_size", batch_size, self.batch_size)
         size = min(size, self.compiled.options.micro_batch or size)
         if type(x) is np.ndarray and len(x) <= size and self._fits("predict", x):
-            self.require_swap_file("predict")
             made_at_once = self._forward([x], len(x))
             return made_at_once[0] if len(made_at_once) == 1 else made_at_once
         x, _ = self._in_order(x, None)
@@ -415,7 +412,6 @@ class Model:
         before, taken = self._compilation.data, data_memory([loader])
         self.hold_data(taken if before is None else before.plus(taken), [(mode, loader.batch_size)])
         try:
-            self.require_swap_file(mode)
             yield
         finally:
             self.hold_data(before)
@@ -432,7 +428,6 @@ class Model:
         fault = names.save_fault(path)
         if fault:
             raise UsageError(f"{printable(os.fspath(path))}: {fault}")
-        self.require_swap_file()
         if Path(path).suffix == ".safetensors":
             checkpoint.save_model(Path(path), self)
         else:
@@ -446,7 +441,6 @@ class Model:
         fault = names.load_fault(path)
         if fault:
             raise WeightFileError(f"{printable(os.fspath(path))}: {fault}")
-        self.require_swap_file()
         if Path(path).suffix == ".safetensors":
             checkpoint.load_weights(Path(path), self)
         else:

@@ -153,6 +153,8 @@ class Compiled:
     def _ensure(self, lowered: Lowered) -> None:
         """Persistent memory and initial values, drawn in canonical order from NNTrainer's stream."""
         self.plans.decide(lowered)
+        if not self.plans.begun:
+            self.require_swap_file()
         planning = self.plans.planning
         fresh = set(self.engine.store.ensure(persistent(lowered), planning.on_file(lowered), planning.file))
         stream = Stream(self.options.seed)

@@ -13,10 +13,10 @@ from nntrainer_py.training.trainee import Trainee
 
 
 class Copies:
-    """A copy of each of some arrays, taken now; in memory, or over a ``file`` of their own.
+    """Room for a copy of each of some arrays, in memory or over a ``file`` of their own; `take` makes the copies.
 
     Attributes:
-        arrays: the copies by name.
+        arrays: the room by name; what it holds before the first copy is of no use.
 
     Raises:
         UsageError: the file cannot be made as large as it must be.
@@ -25,7 +25,6 @@ class Copies:
     def __init__(self, live: Mapping[str, NDArray[Any]], file: SwapFile | None = None) -> None:
         self._live = dict(live)
         self.arrays = {name: np.empty_like(a) for name, a in live.items()} if file is None else _over(file, self._live)
-        self.take()
 
     def take(self) -> None:
         """Copy what the live arrays hold now."""
@@ -39,7 +38,7 @@ class Copies:
 
 
 def copies_of(model: Trainee, arrays: Mapping[str, NDArray[Any]]) -> Copies:
-    """Copies of arrays of a model; not in memory but in a file in the swap folder where its memory is limited.
+    """Room for copies of arrays of a model; not in memory but in a file in the swap folder where its memory is limited.
 
     Raises:
         UsageError: the file cannot be made, at the place of ``fsu_path``.

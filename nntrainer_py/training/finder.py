@@ -122,6 +122,7 @@ class _Keeper:
         model.weights()
         arrays = model.compiled.engine.store.arrays
         self._copies = copies_of(model, {value.name: arrays[value.name] for value in persistent(lowered)})
+        self._copies.take()
         self._counters = model.compiled.state.counters.copy()
         self._epoch = model.epoch
         scheduler = model.spec.scheduler
